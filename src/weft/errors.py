@@ -1,0 +1,210 @@
+"""Every error a user can see: one tree, a stable code each, PostgreSQL style.
+
+`message` is a lowercase fragment that names the object; `detail` and `hint` are sentences.
+"""
+
+from __future__ import annotations
+
+
+class WeftError(Exception):
+    """Base of all errors weft raises; `code` is stable across releases."""
+
+    code = "weft_error"
+
+    def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.message} [{self.code}]"
+        if self.detail:
+            text += f"\n  detail: {self.detail}"
+        if self.hint:
+            text += f"\n  hint: {self.hint}"
+        return text
+
+    def to_dict(self) -> dict[str, object]:
+        """The one JSON shape of an error, for the REST service and `--json`."""
+        return {
+            "ok": False,
+            "code": self.code,
+            "message": self.message,
+            "detail": self.detail,
+            "hint": self.hint,
+        }
+
+
+class InternalError(WeftError):
+    """A bug in weft, never a user's mistake."""
+
+    code = "internal_error"
+
+
+class QueryError(WeftError):
+    """A query that cannot be accepted; the running plan was not touched."""
+
+    code = "query_error"
+
+
+class QuerySyntaxError(QueryError):
+    """The text is not a query; the message carries line and column."""
+
+    code = "syntax_error"
+
+
+class UnknownStream(QueryError):
+    """A relation names a stream that was not declared."""
+
+    code = "unknown_stream"
+
+
+class UnknownColumn(QueryError):
+    """A column exists in none of the query's relations."""
+
+    code = "unknown_column"
+
+
+class AmbiguousColumn(QueryError):
+    """An unqualified column exists in more than one relation."""
+
+    code = "ambiguous_column"
+
+
+class DuplicateAlias(QueryError):
+    """Two relations of one query have the same name."""
+
+    code = "duplicate_alias"
+
+
+class TypeMismatch(QueryError):
+    """An operator or function does not take the types it was given."""
+
+    code = "type_mismatch"
+
+
+class MissingWindow(QueryError):
+    """A relation of a join has neither a window nor a time condition that bounds it."""
+
+    code = "missing_window"
+
+
+class InvalidWindow(QueryError):
+    """A window that cannot be: size zero, kinds that do not fit together."""
+
+    code = "invalid_window"
+
+
+class CrossProduct(QueryError):
+    """Two relations have no equality between them."""
+
+    code = "cross_product"
+
+
+class UnsupportedQuery(QueryError):
+    """Valid SQL that weft does not execute."""
+
+    code = "unsupported_query"
+
+
+class QueryTooLarge(QueryError):
+    """The text or its nesting is beyond the limits."""
+
+    code = "query_too_large"
+
+
+class InvalidName(WeftError):
+    """A name of a query or stream that is not allowed."""
+
+    code = "invalid_name"
+
+
+class DuplicateQuery(WeftError):
+    """A live query has this name already."""
+
+    code = "duplicate_query"
+
+
+class UnknownQuery(WeftError):
+    """No query has this name."""
+
+    code = "unknown_query"
+
+
+class QueryFailed(WeftError):
+    """A query was set aside because its own expression failed on a row."""
+
+    code = "query_failed"
+
+
+class DuplicateStream(WeftError):
+    """A stream of this name exists with another definition."""
+
+    code = "duplicate_stream"
+
+
+class InvalidStream(WeftError):
+    """A stream's declaration is wrong: schema, time column, lateness or source."""
+
+    code = "invalid_stream"
+
+
+class DetachedStream(WeftError):
+    """A stream whose source lives in the user's program was not attached again after a restart."""
+
+    code = "detached_stream"
+
+
+class BadFile(WeftError):
+    """A source file cannot be read as its stream's schema; it was set aside."""
+
+    code = "bad_file"
+
+
+class InvalidSetting(WeftError):
+    """An argument or setting is out of range."""
+
+    code = "invalid_setting"
+
+
+class StateLocked(WeftError):
+    """Another engine is working on this path."""
+
+    code = "state_locked"
+
+
+class StateVersion(WeftError):
+    """The state directory was written by another format version."""
+
+    code = "state_version"
+
+
+class StateCorrupt(WeftError):
+    """Files of the state directory are missing or unreadable."""
+
+    code = "state_corrupt"
+
+
+class DiskFull(WeftError):
+    """There was no room to write; nothing of the batch was committed."""
+
+    code = "disk_full"
+
+
+class JavaMissing(WeftError):
+    """No Java runtime, or one too old for Spark."""
+
+    code = "java_missing"
+
+
+class EngineStopped(WeftError):
+    """The engine was stopped, or cannot do this in its present state."""
+
+    code = "engine_stopped"
+
+
+class BatchFailed(WeftError):
+    """A micro-batch failed; nothing of it was committed and it will be run again."""
+
+    code = "batch_failed"

@@ -1,0 +1,196 @@
+"""Typed expressions over the columns of one stream.
+
+The algebra is closed: `Column`, `Literal`, `Call` are what weft evaluates itself, vectorized and with Spark's
+results; `Opaque` is everything else Spark SQL can say, and Spark evaluates it. The binder (`sql/`) has inserted all
+coercions: the arguments of a comparison or arithmetic call have one type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import assert_never
+
+from weft.plan.types import BOOLEAN, DataType, Kind
+
+Value = bool | int | float | str | bytes | Decimal | date | datetime | None
+
+# What a Call may name. Arguments of comparisons and arithmetic have one and the same type.
+#   eq ne lt le gt ge eq_null_safe(<=>)   in(value, literal, ...)   like(value, Literal pattern[, Literal escape])
+#   and or (n-ary, three-valued) not      is_null is_not_null       starts_with ends_with contains
+#   add sub mul (ANSI: overflow raises)   div (double / double)     int_div mod (raise on zero)   neg abs
+#   case(cond, value, cond, value, ..., else)   coalesce   cast (to Call.type)   length (characters)
+#   year month day hour minute second (of date or timestamp, in UTC)
+FUNCTIONS = frozenset(
+    "eq ne lt le gt ge eq_null_safe in like and or not is_null is_not_null starts_with ends_with contains "
+    "add sub mul div int_div mod neg abs case coalesce cast length year month day hour minute second".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the stream, in the stream's own spelling."""
+
+    name: str
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant already of its type; timestamps are aware (UTC), decimals have the type's scale."""
+
+    value: Value
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of `FUNCTIONS` on arguments of the right types."""
+
+    name: str
+    args: tuple[Expression, ...]
+    type: DataType
+
+    def __post_init__(self) -> None:
+        if self.name not in FUNCTIONS:
+            raise ValueError(f"not a function of the algebra: {self.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Spark SQL text over the stream's columns (backquoted names) that only Spark evaluates."""
+
+    sql: str
+    columns: tuple[str, ...]
+    type: DataType | None = None
+
+
+Expression = Column | Literal | Call | Opaque
+
+TRUE = Literal(True, BOOLEAN)
+
+
+def columns_of(expression: Expression) -> frozenset[str]:
+    """Names of the columns an expression reads."""
+    match expression:
+        case Column(name=name):
+            return frozenset((name,))
+        case Literal():
+            return frozenset()
+        case Call(args=args):
+            return frozenset[str]().union(*(columns_of(arg) for arg in args))
+        case Opaque(columns=columns):
+            return frozenset(columns)
+        case _:
+            assert_never(expression)
+
+
+def conjuncts(expression: Expression | None) -> Iterator[Expression]:
+    """The parts of a conjunction, left to right; nothing for None."""
+    match expression:
+        case None:
+            return
+        case Call(name="and", args=args):
+            for arg in args:
+                yield from conjuncts(arg)
+        case _:
+            yield expression
+
+
+def is_opaque(expression: Expression) -> bool:
+    """Whether any part needs Spark to evaluate it."""
+    match expression:
+        case Opaque():
+            return True
+        case Call(args=args):
+            return any(is_opaque(arg) for arg in args)
+        case Column() | Literal():
+            return False
+        case _:
+            assert_never(expression)
+
+
+_INFIX = {
+    "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq_null_safe": "<=>",
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "int_div": "div", "mod": "%",
+    "and": "AND", "or": "OR",
+}  # fmt: skip
+_NAMED = {"starts_with": "startswith", "ends_with": "endswith"}
+
+
+def to_sql(expression: Expression) -> str:
+    """Spark SQL text of an expression; equal expressions have equal text, so it also serves as identity."""
+    match expression:
+        case Column(name=name):
+            return quote(name)
+        case Literal():
+            return _literal_sql(expression)
+        case Opaque(sql=sql):
+            return f"({sql})"
+        case Call(name=name, args=args, type=type_):
+            return _call_sql(name, [to_sql(arg) for arg in args], type_)
+        case _:
+            assert_never(expression)
+
+
+def quote(name: str) -> str:
+    """A name as a Spark identifier, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_string(text: str) -> str:
+    """A Spark string literal of exactly this text."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _call_sql(name: str, args: list[str], type_: DataType) -> str:
+    if name in _INFIX:
+        return "(" + f" {_INFIX[name]} ".join(args) + ")"
+    match name:
+        case "not":
+            return f"(NOT {args[0]})"
+        case "neg":
+            return f"(- {args[0]})"
+        case "is_null":
+            return f"({args[0]} IS NULL)"
+        case "is_not_null":
+            return f"({args[0]} IS NOT NULL)"
+        case "in":
+            return f"({args[0]} IN ({', '.join(args[1:])}))"
+        case "like":
+            escape = f" ESCAPE {args[2]}" if len(args) > 2 else ""
+            return f"({args[0]} LIKE {args[1]}{escape})"
+        case "case":
+            pairs = zip(args[:-1:2], args[1:-1:2], strict=True)
+            body = " ".join(f"WHEN {condition} THEN {value}" for condition, value in pairs)
+            return f"(CASE {body} ELSE {args[-1]} END)"
+        case "cast":
+            return f"CAST({args[0]} AS {type_.ddl()})"
+        case _:
+            return f"{_NAMED.get(name, name)}({', '.join(args)})"
+
+
+def _literal_sql(literal: Literal) -> str:
+    value, kind = literal.value, literal.type.kind
+    if value is None:
+        return f"CAST(NULL AS {literal.type.ddl()})"
+    match kind:
+        case Kind.BOOLEAN:
+            return "TRUE" if value else "FALSE"
+        case Kind.STRING:
+            return quote_string(str(value))
+        case Kind.DATE:
+            return f"DATE'{value}'"
+        case Kind.TIMESTAMP:
+            assert isinstance(value, datetime)
+            return f"TIMESTAMP'{value:%Y-%m-%d %H:%M:%S.%f}+00:00'"
+        case Kind.TIMESTAMP_NTZ:
+            assert isinstance(value, datetime)
+            return f"TIMESTAMP_NTZ'{value:%Y-%m-%d %H:%M:%S.%f}'"
+        case Kind.BINARY:
+            assert isinstance(value, bytes)
+            return f"X'{value.hex()}'"
+        case _:
+            return f"CAST({quote_string(str(value))} AS {literal.type.ddl()})"

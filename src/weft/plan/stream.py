@@ -1,0 +1,48 @@
+"""Streams: a name, a schema, an event-time column, a lateness bound and where the rows come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from weft.plan.types import Schema
+
+
+class Format(StrEnum):
+    """File formats decoded by weft itself (the fast path)."""
+
+    PARQUET = "parquet"
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A directory whose files, once they appear, never change."""
+
+    path: str
+    format: Format
+    max_files_per_batch: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSource:
+    """A streaming DataFrame of the user's program; attached again after every restart."""
+
+
+Source = FileSource | FrameSource
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A declared stream; all but a `FrameSource` survives restarts by itself."""
+
+    name: str
+    schema: Schema
+    time: str
+    lateness: timedelta
+    retain: timedelta | None
+    source: Source

@@ -1,0 +1,97 @@
+"""Windows on relations, and what they mean for a combination of two tuples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_micros(duration: timedelta) -> int:
+    """Whole microseconds: the tick of event time."""
+    return duration // _MICROSECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """Windows [k·slide, k·slide + size), aligned to the epoch; TUMBLE has slide = size."""
+
+    size: timedelta
+    slide: timedelta
+
+    def __post_init__(self) -> None:
+        if self.size <= timedelta(0) or self.slide <= timedelta(0):
+            raise ValueError("window size and slide must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Continuous: a tuple qualifies while it is younger than `size` before the latest tuple of the combination."""
+
+    size: timedelta
+
+    def __post_init__(self) -> None:
+        if self.size <= timedelta(0):
+            raise ValueError("window size must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Unbounded:
+    """Full history."""
+
+
+Window = Sliding | Range | Unbounded
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBounds:
+    """Admissible distance t0 − t1 of a pair in microseconds, both ends included; None is unlimited."""
+
+    low: int | None
+    high: int | None
+
+    def intersect(self, other: TimeBounds) -> TimeBounds:
+        """Both conditions at once."""
+        lows = [low for low in (self.low, other.low) if low is not None]
+        highs = [high for high in (self.high, other.high) if high is not None]
+        return TimeBounds(max(lows, default=None), min(highs, default=None))
+
+
+EVERYTHING = TimeBounds(None, None)
+
+
+def pair_bounds(first: Window, second: Window) -> TimeBounds:
+    """Distances t0 − t1 that two windows can admit (for sliding windows: a necessary condition)."""
+    return TimeBounds(_reach(first, negative=True), _reach(second, negative=False))
+
+
+def _reach(window: Window, *, negative: bool) -> int | None:
+    if isinstance(window, Unbounded):
+        return None
+    reach = to_micros(window.size) - 1
+    return -reach if negative else reach
+
+
+def window_text(window: Window) -> str:
+    """As the user would write it."""
+    match window:
+        case Sliding(size=size, slide=slide) if size == slide:
+            return f"[TUMBLE {duration_text(size)}]"
+        case Sliding(size=size, slide=slide):
+            return f"[RANGE {duration_text(size)} SLIDE {duration_text(slide)}]"
+        case Range(size=size):
+            return f"[RANGE {duration_text(size)}]"
+        case Unbounded():
+            return "[UNBOUNDED]"
+
+
+_UNITS = (("DAYS", 86_400_000_000), ("HOURS", 3_600_000_000), ("MINUTES", 60_000_000), ("SECONDS", 1_000_000),
+          ("MILLISECONDS", 1000), ("MICROSECONDS", 1))  # fmt: skip
+
+
+def duration_text(duration: timedelta) -> str:
+    """The largest unit that gives a whole number."""
+    micros = to_micros(duration)
+    name, size = next((name, size) for name, size in _UNITS if micros % size == 0)
+    return f"{micros // size} {name}"
