@@ -26,6 +26,8 @@ class FileSource:
     format: Format
     max_files_per_batch: int | None = None
     options: tuple[tuple[str, str], ...] = ()
+    on_bad_file: str = "quarantine"
+    """What to do with a file that cannot be read as the stream's schema: "quarantine" or "fail"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,76 @@
+# Everything a user or contributor runs. `make` alone lists the targets.
+# PYTHON=...  the interpreter .venv is made with      ARGS=...  options of demo and bench-quick
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+SECONDS ?= 600
+ARGS ?=
+
+# Tests and tools run from the root, so that tests can import their helpers as `tests.*`.
+PYTEST := $(BIN)/python -m pytest
+UNITTESTS := $(wildcard tests/unit tests/golden tests/meta)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests all-tests fuzz bench-quick clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: require-java $(STAMP)  ## virtual environment with pinned dependencies in .venv (again only if they change)
+
+require-java:
+	@scripts/require-java
+
+# The order-only prerequisite: without Java, say so before minutes of downloads.
+$(STAMP): requirements.lock pyproject.toml | require-java
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+		python=$$(PYTHON='$(PYTHON)' scripts/require-python) && "$$python" -m venv --clear $(VENV); }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+demo: setup  ## generated streams, queries that come and go, a live view (ARGS="--forever" to keep on)
+	$(BIN)/python -m weft.demo $(ARGS)
+
+# One failing step does not hide what the others have to say; the status is a failure all the same.
+test: setup  ## everything: style, types, layers and all tests, with real Spark
+	@$(MAKE) --no-print-directory --keep-going lint type layers all-tests
+
+check: setup  ## all that needs no Spark, in under a minute
+	@$(MAKE) --no-print-directory --keep-going lint type layers quick-tests
+
+fmt: setup  ## rewrite the code in the house format
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format --quiet .
+
+fmt-check: setup
+	$(BIN)/ruff format --check --quiet --diff .
+
+lint: fmt-check rules  ## ruff: format and rules
+
+rules: setup
+	$(BIN)/ruff check --quiet .
+
+type: setup  ## mypy --strict
+	$(BIN)/mypy
+
+layers: setup  ## import-linter: imports point down only
+	@$(BIN)/lint-imports --no-logo
+
+quick-tests: setup
+	$(PYTEST) $(UNITTESTS)
+
+all-tests: setup
+	$(PYTEST)
+
+fuzz: setup  ## the property tests for as long as you like: make fuzz SECONDS=600
+	$(BIN)/python -m tests.property.fuzz --seconds $(SECONDS)
+
+bench-quick: setup  ## weft against plain Structured Streaming (ARGS=...)
+	$(BIN)/python -m weft.bench.quick $(ARGS)
+
+clean:  ## remove everything that make or a run has made
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+		bench-out demo-out spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,80 @@
+"""From what the tasks of a batch report to its manifest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from weft.plan.changelog import LiveQuery, QueryId
+from weft.plan.expression import Expression, Opaque, conjuncts
+from weft.runtime.task import Program
+from weft.state.bucket import Bucket
+from weft.state.journal import Manifest, StreamTotals
+from weft.state.segment import Segment
+
+
+def gather(
+    batch: int, reports: Sequence[Mapping[str, Any]], program: Program, live: Iterable[LiveQuery]
+) -> Manifest:
+    """The manifest of a batch from its tasks' reports."""
+    new = {value["path"]: Bucket.from_json(value) for report in reports for value in report.get("buckets", ())}
+    merged = [Bucket.from_json(value) for report in reports for value in report.get("merged", ())]
+    routed = {store.id for store in program.stores.values() if store.route}
+    return Manifest(
+        batch=batch,
+        at=time.time(),
+        streams=_streams(reports),
+        buckets=tuple(bucket for bucket in (*new.values(), *merged) if bucket.store in routed),
+        merged_away=tuple(sorted({path for report in reports for path in report.get("merged_away", ())})),
+        segments=tuple(Segment.from_json(r["segment"]) for r in reports if r.get("segment")),
+        copied=tuple(path for report in reports for path in report.get("copied", ())),
+        selected=tuple(bucket for bucket in new.values() if bucket.store not in routed),
+        failed=_failed(reports, live),
+        pairs=sum(report.get("pairs", 0) for report in reports),
+    )
+
+
+def _streams(reports: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, StreamTotals], ...]:
+    totals: dict[str, list[Mapping[str, Any]]] = {}
+    for report in reports:
+        if "tag" in report:
+            totals.setdefault(report["tag"]["stream"], []).append(report["tag"])
+    return tuple((name, _sum(parts)) for name, parts in sorted(totals.items()))
+
+
+def _sum(parts: Sequence[Mapping[str, Any]]) -> StreamTotals:
+    times = [part["max_time"] for part in parts if part["max_time"] is not None]
+    return StreamTotals(
+        rows=sum(part["rows"] for part in parts),
+        late=sum(part["late"] for part in parts),
+        timeless=sum(part["timeless"] for part in parts),
+        max_time=max(times, default=None),
+        bad_files=tuple(path for part in parts for path in part.get("bad_files", ())),
+    )
+
+
+def _failed(reports: Sequence[Mapping[str, Any]], live: Iterable[LiveQuery]) -> tuple[tuple[QueryId, str], ...]:
+    """Queries whose own expression failed on a row, with the message."""
+    by_slot: dict[int, str] = {}
+    by_text: dict[str, str] = {}
+    for report in reports:
+        by_slot |= {int(slot): text for slot, text in report.get("tag", {}).get("failures", {}).items()}
+        by_text |= report.get("opaque_failures", {})
+    found = {}
+    for query in live:
+        texts = [part.sql for part in _opaque_parts(query) if part.sql in by_text]
+        if query.slot in by_slot:
+            found[query.record.id] = by_slot[query.slot]
+        elif texts:
+            found[query.record.id] = by_text[texts[0]]
+    return tuple(found.items())
+
+
+def _opaque_parts(query: LiveQuery) -> Iterable[Opaque]:
+    parts: list[Expression] = []
+    for relation in query.query.relations:
+        parts += conjuncts(relation.predicate)
+    for pair in query.query.keys:
+        parts += [pair.left, pair.right]
+    return [part for part in parts if isinstance(part, Opaque)]

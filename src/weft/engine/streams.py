@@ -1,0 +1,100 @@
+"""Declarations of streams, checked before anything is changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from weft.errors import DuplicateStream, InvalidSetting, InvalidStream
+from weft.plan.stream import FileSource, Format, FrameSource, Source, Stream
+from weft.plan.types import Kind, Schema
+from weft.runtime.schemas import frame_schema, infer_schema
+from weft.sql import parse_schema
+from weft.state.bucket import RESERVED
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A directory of files as the user describes it; `schema` None means: look at the files."""
+
+    source: FileSource
+    schema: str | None
+
+
+def files(  # noqa: PLR0913
+    path: str | os.PathLike[str],
+    *,
+    format: str = "parquet",  # noqa: A002
+    schema: str | None = None,
+    max_files_per_batch: int | None = None,
+    options: Mapping[str, str] | None = None,
+    on_bad_file: str = "quarantine",
+) -> Files:
+    """Files of a directory as a stream: "parquet", "json" (lines), "csv" (with header) or "arrow" (IPC).
+
+    Files must appear whole (write them elsewhere, then rename) and never change. The schema is inferred from the
+    files if it is omitted and there are any. A file that does not fit is set aside in the state directory's
+    quarantine and reported; `on_bad_file="fail"` stops the engine instead.
+    """
+    if on_bad_file not in ("quarantine", "fail"):
+        raise InvalidSetting(f"on_bad_file is {on_bad_file!r}", hint='Give "quarantine" or "fail".')
+    if max_files_per_batch is not None and max_files_per_batch < 1:
+        raise InvalidSetting(f"max_files_per_batch is {max_files_per_batch}", hint="Give 1 or more.")
+    try:
+        kind = Format(format)
+    except ValueError:
+        names = ", ".join(each.value for each in Format)
+        raise InvalidSetting(f"format {format!r} is not one weft reads", hint=f"Give one of: {names}.") from None
+    pairs = tuple(sorted((options or {}).items()))
+    return Files(FileSource(os.path.abspath(path), kind, max_files_per_batch, pairs, on_bad_file), schema)
+
+
+def declare_stream(  # noqa: PLR0913
+    name: str,
+    source: Any,
+    *,
+    time: str,
+    lateness: timedelta,
+    retain: timedelta | None,
+    existing: Stream | None,
+) -> Stream:
+    """The stream these arguments describe; a different one of the same name is refused."""
+    kind, schema = _source(name, source, existing)
+    field = schema.find(time)
+    if field is None:
+        raise InvalidStream(
+            f'time column "{time}" does not exist in stream "{name}"', hint=f"Columns are: {', '.join(schema.names())}."
+        )
+    if field.type.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
+        raise InvalidStream(
+            f'time column "{time}" of stream "{name}" has type {field.type.ddl()}',
+            hint="The event time must be a timestamp; convert it in the source.",
+        )
+    reserved = [column for column in schema.names() if column.startswith(RESERVED)]
+    if reserved:
+        raise InvalidStream(f'column "{reserved[0]}" of stream "{name}" has a reserved name', hint="Rename it.")
+    stream = Stream(name, schema, field.name, lateness, retain, kind)
+    if existing is not None and existing != stream:
+        raise DuplicateStream(
+            f'stream "{name}" exists with another definition',
+            hint="Declare it as it was, or choose another name.",
+        )
+    return stream
+
+
+def _source(name: str, source: Any, existing: Stream | None) -> tuple[Source, Schema]:
+    if isinstance(source, Files):
+        if source.schema is not None:
+            return source.source, parse_schema(source.schema)
+        if existing is not None:
+            return source.source, existing.schema
+        return source.source, infer_schema(name, source.source)
+    if not getattr(source, "isStreaming", False):
+        raise InvalidStream(
+            f'source of stream "{name}" is not a streaming DataFrame',
+            hint="Give weft.files(...) or what spark.readStream...load() returns.",
+        )
+    return FrameSource(), frame_schema(source)

@@ -1,0 +1,119 @@
+"""The inner loops of shared selection: keys to ranks among cut points, ranks to the AND of bitsets."""
+
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, no-check-untyped-defs
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+
+@nb.njit(cache=True, nogil=True)
+def rank_keys(keys, valid, cuts, starts, shift, ranks):
+    """ranks[i] = how many cuts are <= keys[i], or len(cuts) + 1 for NULL; returns the smallest and largest rank.
+
+    `valid` has no elements when there are no NULLs. `starts[b]` is the rank of the first key of bucket b, where
+    buckets are 2**shift keys wide and begin at the first cut; with shift 0 that is already the answer.
+    """
+    count = len(cuts)
+    smallest, largest = count + 1, 0
+    checked = len(valid) > 0
+    first, last = cuts[0], cuts[count - 1]
+    width = np.uint64(shift)
+    for i in range(len(keys)):
+        key = keys[i]
+        if checked and not valid[i]:
+            rank = count + 1
+        elif key < first:
+            rank = 0
+        elif key >= last:
+            rank = count
+        else:
+            bucket = np.int64((np.uint64(key) - np.uint64(first)) >> width)
+            rank = np.int64(starts[bucket])
+            if shift > 0:
+                high = np.int64(starts[bucket + 1])
+                while rank < high:
+                    middle = (rank + high) >> 1
+                    if cuts[middle] <= key:
+                        rank = middle + 1
+                    else:
+                        high = middle
+        ranks[i] = rank
+        smallest = min(smallest, rank)
+        largest = max(largest, rank)
+    return smallest, largest
+
+
+@nb.njit(cache=True, nogil=True)
+def rank_bytes(offsets, data, cut_offsets, cut_data, ranks):
+    """ranks[i] = how many cuts are <= text i, compared byte by byte."""
+    count = len(cut_offsets) - 1
+    for i in range(len(ranks)):
+        begin, size = offsets[i], offsets[i + 1] - offsets[i]
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) >> 1
+            cut_begin, cut_size = cut_offsets[middle], cut_offsets[middle + 1] - cut_offsets[middle]
+            common = min(size, cut_size)
+            k = 0
+            while k < common and data[begin + k] == cut_data[cut_begin + k]:
+                k += 1
+            above = data[begin + k] < cut_data[cut_begin + k] if k < common else size < cut_size
+            if above:
+                high = middle
+            else:
+                low = middle + 1
+        ranks[i] = low
+
+
+@nb.njit(cache=True, nogil=True)
+def take_ranks(codes, valid, ranks_of_codes, null_rank, ranks):
+    """ranks[i] = the rank of the distinct value codes[i] stands for; returns the smallest and largest rank."""
+    smallest, largest = null_rank, 0
+    checked = len(valid) > 0
+    for i in range(len(codes)):
+        rank = null_rank if checked and not valid[i] else np.int64(ranks_of_codes[codes[i]])
+        ranks[i] = rank
+        smallest = min(smallest, rank)
+        largest = max(largest, rank)
+    return smallest, largest
+
+
+@nb.njit(cache=True, nogil=True)
+def float_keys(values, keys):
+    """Keys of doubles given by their bits, in Spark's order (see predicate_ranges.float_key)."""
+    infinity, nan = np.int64(0x7FF0000000000000), np.int64(0x7FF8000000000000)
+    signless = np.int64(0x7FFFFFFFFFFFFFFF)
+    for i in range(len(values)):
+        bits = values[i]
+        size = bits & signless
+        if size > infinity:
+            keys[i] = nan
+        elif size == 0:
+            keys[i] = 0
+        else:
+            keys[i] = bits ^ signless if bits < 0 else bits
+
+
+@nb.njit(cache=True, nogil=True)
+def intersect_rows(base, table, rows, offsets, sets):
+    """sets[i] = base AND table[offsets[a] + rows[a, i]] over all attributes a."""
+    attributes, count = rows.shape
+    words = len(base)
+    for i in range(count):
+        for w in range(words):
+            sets[i, w] = base[w]
+        for a in range(attributes):
+            row = offsets[a] + rows[a, i]
+            for w in range(words):
+                sets[i, w] &= table[row, w]
+
+
+@nb.njit(cache=True, nogil=True)
+def intersect_words(places, table, rows, sets):
+    """sets[i, places[k]] &= table[rows[i], k]: for an attribute that concerns few words."""
+    for i in range(len(rows)):
+        row = rows[i]
+        for k in range(len(places)):
+            sets[i, places[k]] &= table[row, k]

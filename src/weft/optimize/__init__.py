@@ -1,0 +1,1 @@
+"""Decisions as pure functions: live queries in, shared plan out."""

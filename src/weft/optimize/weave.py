@@ -1,0 +1,133 @@
+"""Weave live queries into one shared plan: who shares which store, index and join.
+
+Every key a query joins on becomes an index; every index lives in a store partitioned by its route. A composite key
+one part of which is already a route on both streams travels with it, so both share one store and one shuffle.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of, words_for
+from weft.plan.expression import Column, to_sql
+from weft.plan.query import BoundQuery, KeyPair
+from weft.plan.shared import Index, Key, SharedJoin, SharedPlan, Store, StoreId, is_exact, key_text, store_id
+from weft.plan.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One relation of one query: where its rows are stored and by which index they are met."""
+
+    stream: str
+    role: int
+    route: Key
+    index: Index | None
+
+    @property
+    def store(self) -> StoreId:
+        """The store the rows are in."""
+        return store_id(self.stream, self.role, self.route)
+
+    @property
+    def order(self) -> tuple[str, int, str, str]:
+        """A fixed order of sides, so that a ⋈ b and b ⋈ a are one join."""
+        return (self.stream, self.role, key_text(self.route), key_text(self.index.key) if self.index else "")
+
+
+def choose_route(query: BoundQuery, live: Iterable[LiveQuery]) -> tuple[int, ...]:
+    """Positions of the keys a new query's rows are partitioned by: one that is a route already, else all."""
+    if not query.is_join:
+        return ()
+    routed = {
+        _pair_text(other.query, other.query.keys[other.record.route[0]])
+        for other in live
+        if len(other.record.route) == 1
+    }
+    shared = (at for at, pair in enumerate(query.keys) if _pair_text(query, pair) in routed)
+    first = next(shared, None)
+    return tuple(range(len(query.keys))) if first is None else (first,)
+
+
+def sides_of(query: BoundQuery, route: tuple[int, ...]) -> tuple[Side, ...]:
+    """Where each relation of a query is stored, in the order of its relations."""
+    if not query.is_join:
+        relation = query.relations[0]
+        return (Side(relation.stream, relation.role, (), None),)
+    exact = is_exact(tuple(pair.type for pair in query.keys))
+    left, right = query.relations
+    lefts, rights = (tuple(p.left for p in query.keys), tuple(p.right for p in query.keys))
+    return (
+        Side(left.stream, left.role, tuple(lefts[at] for at in route), Index(lefts, exact)),
+        Side(right.stream, right.role, tuple(rights[at] for at in route), Index(rights, exact)),
+    )
+
+
+def is_swapped(sides: tuple[Side, ...]) -> bool:
+    """Whether the shared join has relation 1 of the query on its left."""
+    return len(sides) > 1 and sides[0].order > sides[1].order
+
+
+def weave(queries: Sequence[LiveQuery], streams: Mapping[str, Stream]) -> SharedPlan:
+    """The shared plan of these queries."""
+    stores: dict[StoreId, _StoreDraft] = {}
+    joins: dict[tuple[Side, Side], Slots] = defaultdict(lambda: NO_SLOTS)
+    for live in queries:
+        sides = sides_of(live.query, live.record.route)
+        for relation, side in zip(live.query.relations, sides, strict=True):
+            draft = stores.setdefault(side.store, _StoreDraft(side))
+            draft.add(live.slot, side.index, relation.columns)
+        if len(sides) > 1:
+            edge = (sides[1], sides[0]) if is_swapped(sides) else (sides[0], sides[1])
+            joins[edge] = Slots(joins[edge] | 1 << live.slot)
+    return SharedPlan(
+        words=words_for(slots_of(live.slot for live in queries)),
+        queries=tuple(queries),
+        stores=tuple(stores[key].build(streams) for key in sorted(stores)),
+        joins=tuple(_join(left, right, slots) for (left, right), slots in sorted(joins.items(), key=_edge_order)),
+    )
+
+
+@dataclass(slots=True)
+class _StoreDraft:
+    """A store while the queries that use it are gathered."""
+
+    side: Side
+    slots: Slots = NO_SLOTS
+    columns: set[str] = field(default_factory=set)
+    indexes: dict[str, Index] = field(default_factory=dict)
+
+    def add(self, slot: int, index: Index | None, columns: tuple[str, ...]) -> None:
+        self.slots = Slots(self.slots | 1 << slot)
+        self.columns.update(columns)
+        if index is not None:
+            self.indexes[key_text(index.key)] = index
+            if not index.exact:
+                self.columns.update(part.name for part in index.key if isinstance(part, Column))
+
+    def build(self, streams: Mapping[str, Stream]) -> Store:
+        return Store(
+            stream=self.side.stream,
+            role=self.side.role,
+            route=self.side.route,
+            indexes=tuple(index for _, index in sorted(self.indexes.items())),
+            columns=tuple(name for name in streams[self.side.stream].schema.names() if name in self.columns),
+            slots=self.slots,
+        )
+
+
+def _pair_text(query: BoundQuery, pair: KeyPair) -> tuple[tuple[str, int, str], ...]:
+    left, right = query.relations
+    return ((left.stream, left.role, to_sql(pair.left)), (right.stream, right.role, to_sql(pair.right)))
+
+
+def _edge_order(item: tuple[tuple[Side, Side], Slots]) -> tuple[object, ...]:
+    (left, right), _ = item
+    return (left.order, right.order)
+
+
+def _join(left: Side, right: Side, slots: Slots) -> SharedJoin:
+    assert left.index is not None and right.index is not None
+    return SharedJoin(left.store, left.index.id, right.store, right.index.id, slots)

@@ -1,0 +1,104 @@
+"""Queries in time: slots, changelogs and the masks that keep old tuples apart from new queries.
+
+Bitsets over slots are plain Python integers here: bit s belongs to slot s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NewType
+
+from weft.plan.query import BoundQuery
+
+QueryId = NewType("QueryId", str)
+Slots = NewType("Slots", int)
+"""A set of slots as an integer bitset."""
+
+NO_SLOTS = Slots(0)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRecord:
+    """What the changelog says about a query: everything needed to have it again after a restart."""
+
+    id: QueryId
+    name: str
+    sql: str
+    slot: int
+    created: int
+    """First batch whose rows it sees."""
+    start: int | None
+    """Event time in microseconds from which its result is complete; None = from the beginning."""
+    route: tuple[int, ...] = ()
+    """Positions of the join keys its rows are partitioned by: fixed for life, so that its old rows stay in reach."""
+    ended: int | None = None
+    """First batch whose rows it no longer sees."""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveQuery:
+    """A query in effect: its record and its bound form."""
+
+    record: QueryRecord
+    query: BoundQuery
+
+    @property
+    def slot(self) -> int:
+        """Position in every query-set."""
+        return self.record.slot
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One atomic entry of a changelog: queries created and dropped together."""
+
+    batch: int
+    created: tuple[QueryRecord, ...]
+    dropped: tuple[QueryId, ...]
+
+
+def slots_of(slots: Iterable[int]) -> Slots:
+    """The bitset of the given slots."""
+    mask = 0
+    for slot in slots:
+        mask |= 1 << slot
+    return Slots(mask)
+
+
+def free_slots(taken: Slots, count: int) -> tuple[int, ...]:
+    """The lowest `count` slots that are not taken: dropped queries' slots are reused, so query-sets stay short."""
+    found: list[int] = []
+    slot = 0
+    while len(found) < count:
+        if not taken >> slot & 1:
+            found.append(slot)
+        slot += 1
+    return tuple(found)
+
+
+def words_for(taken: Slots) -> int:
+    """64-bit words a query-set needs; unused slots at the end are given back."""
+    return max(1, (taken.bit_length() + 63) // 64)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogSets:
+    """`kept[e]`: slots whose meaning has not changed since epoch e, for every epoch that still has tuples.
+
+    This is cl(e, now) of AStream (eq. 4.1–4.2), kept by dynamic programming: each boundary ANDs its own
+    changelog-set into all of them.
+    """
+
+    kept: tuple[tuple[int, Slots], ...] = ()
+
+    def mask(self, epoch: int) -> Slots:
+        """cl(epoch, now); epochs never seen have lost everything."""
+        return dict(self.kept).get(epoch, NO_SLOTS)
+
+    def advance(self, changed: Slots, *, epoch: int, live: Slots, epochs: Iterable[int]) -> ChangelogSets:
+        """The masks after a boundary: `changed` slots lose their meaning, `epoch` starts with `live`."""
+        wanted = set(epochs)
+        old = [(e, Slots(mask & ~changed)) for e, mask in self.kept if e in wanted and e != epoch]
+        return ChangelogSets((*old, (epoch, live)))

@@ -1,0 +1,249 @@
+"""The probe stage: new buckets of a partition meet the stored ones; matches become a segment of the result log.
+
+A plain function on files: it runs the same in a test process and in a Spark task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from weft.kernels.bitset import to_words
+from weft.kernels.join import Side, join_pairs
+from weft.kernels.keys import equal_rows, hash_range
+from weft.plan.changelog import Slots
+from weft.plan.shared import IndexId, Store, StoreId, key_text
+from weft.runtime.merge import merge_buckets
+from weft.runtime.task import BatchTask, JoinProbe, Program
+from weft.state.bucket import (
+    HASH,
+    Bucket,
+    Part,
+    PartView,
+    bucket_schema,
+    index_hash,
+    index_rows,
+    open_parts,
+    write_bucket,
+)
+from weft.state.segment import PartRef, Piece, Segment, write_pairs
+
+Array = np.ndarray[Any, Any]
+
+SPARSE = 4
+"""Matched rows are copied out when fewer than one in this many rows of a bucket part matched."""
+
+
+@dataclass(slots=True)
+class ProbeReport:
+    """What one probe task tells the driver."""
+
+    segment: Segment | None = None
+    merged: list[Bucket] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
+    pairs: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As it travels back."""
+        return {
+            "segment": None if self.segment is None else self.segment.to_json(),
+            "merged": [bucket.to_json() for bucket in self.merged],
+            "copied": self.copied,
+            "pairs": self.pairs,
+        }
+
+
+def probe_partition(program: Program, task: BatchTask, partition: int, *, fresh: Sequence[Bucket]) -> ProbeReport:
+    """Join a partition's new rows with each other and with the stored rows, once for all queries."""
+    report = ProbeReport()
+    merged_away = {path for group in task.merges for path in group}
+    for group in task.merges:
+        report.merged += merge_buckets(program, task, partition, paths=group)
+    stored = [bucket for bucket in task.buckets if bucket.path not in merged_away] + report.merged
+    if not fresh:
+        return report
+    matches = list(_matches(program, task, _Range(task, partition), _Both(fresh, stored)))
+    report.pairs = sum(len(match.left_rows) for match in matches)
+    if matches:
+        _write_segment(task, partition, matches, report)
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    fresh: Sequence[Bucket]
+    stored: Sequence[Bucket]
+
+    def pairs(self, left: StoreId, right: StoreId) -> Iterator[tuple[Bucket, Bucket]]:
+        """Every pair of buckets that was never met before: at least one of the two is new."""
+        fresh_left = [b for b in self.fresh if b.store == left]
+        fresh_right = [b for b in self.fresh if b.store == right]
+        for a in fresh_left:
+            for b in (*fresh_right, *(b for b in self.stored if b.store == right)):
+                yield a, b
+        for a in (a for a in self.stored if a.store == left):
+            for b in fresh_right:
+                yield a, b
+
+
+class _Range:
+    """The rows of buckets that lie in one partition's range of hash space."""
+
+    def __init__(self, task: BatchTask, partition: int) -> None:
+        self._data = Path(task.data)
+        self.low, self.high = hash_range(partition, task.partitions)
+        self._open: dict[tuple[str, int], PartView] = {}
+
+    def parts(self, bucket: Bucket) -> list[tuple[int, Part]]:
+        """Parts that overlap the range and have rows."""
+        return [
+            (number, part)
+            for number, part in enumerate(bucket.parts)
+            if part.rows and part.low <= self.high and part.high >= self.low
+        ]
+
+    def view(self, bucket: Bucket, number: int) -> PartView:
+        """A part, mapped once per task."""
+        at = (bucket.path, number)
+        if at not in self._open:
+            self._open[at] = open_parts(self._data / bucket.path, (number,))[0]
+        return self._open[at]
+
+    def side(self, bucket: Bucket, number: int, store: Store, index: IndexId) -> Side:
+        """A part in the order of an index, cut to this partition's range."""
+        view, part = self.view(bucket, number), bucket.parts[number]
+        whole = self.low <= part.low and part.high <= self.high
+        primary = next((i for i in store.indexes if key_text(i.key) == key_text(store.route)), None)
+        if primary is not None and primary.id == index:
+            return self._primary(view, whole)
+        rows = view.column(index_rows(index))
+        known = len(rows) - int(np.count_nonzero(rows < 0))
+        hashes, rows = view.column(index_hash(index))[:known], rows[:known]
+        if not whole:
+            route = view.column(HASH)[rows]
+            mine = (route >= np.uint64(self.low)) & (route <= np.uint64(self.high))
+            hashes, rows = hashes[mine], rows[mine]
+        return Side(hashes, view.times, view.sets, rows)
+
+    def _primary(self, view: PartView, whole: bool) -> Side:
+        hashes = view.column(HASH)
+        if whole:
+            return Side(hashes, view.times, view.sets, None)
+        start = int(np.searchsorted(hashes, np.uint64(self.low), side="left"))
+        end = int(np.searchsorted(hashes, np.uint64(self.high), side="right"))
+        return Side(hashes[start:end], view.times, view.sets, np.arange(start, end, dtype=np.int32))
+
+
+@dataclass(slots=True)
+class _Match:
+    """Pairs found between two parts."""
+
+    join: str
+    left: tuple[Bucket, int]
+    right: tuple[Bucket, int]
+    left_rows: Array
+    right_rows: Array
+    views: tuple[PartView, PartView]
+
+
+def _matches(program: Program, task: BatchTask, mine: _Range, both: _Both) -> Iterator[_Match]:
+    for probe in program.joins:
+        for left, right in both.pairs(probe.join.left, probe.join.right):
+            mask = Slots(probe.join.slots & _meaning(task, program, left) & _meaning(task, program, right))
+            if not mask & left.slots & right.slots:
+                continue
+            for left_number, left_part in mine.parts(left):
+                for right_number, right_part in mine.parts(right):
+                    if _may_match(probe, mask, left_part, right_part):
+                        match = _join_parts(program, probe, mine, mask, ((left, left_number), (right, right_number)))
+                        if len(match.left_rows):
+                            yield match
+
+
+def _meaning(task: BatchTask, program: Program, bucket: Bucket) -> Slots:
+    """Slots whose bits in a bucket still mean the same query: the changelog-set between its epoch and now."""
+    return program.live if bucket.epoch == task.batch else task.masks.get(bucket.epoch, Slots(0))
+
+
+def _may_match(probe: JoinProbe, mask: Slots, left: Part, right: Part) -> bool:
+    if not mask & left.slots & right.slots or left.low > right.high or right.low > left.high:
+        return False
+    return probe.windows.reachable(
+        min_l=left.min_time, max_l=left.max_time, min_r=right.min_time, max_r=right.max_time
+    )
+
+
+def _join_parts(
+    program: Program, probe: JoinProbe, mine: _Range, mask: Slots, parts: tuple[tuple[Bucket, int], tuple[Bucket, int]]
+) -> _Match:
+    (left, left_number), (right, right_number) = parts
+    join = probe.join
+    left_store, right_store = program.stores[join.left], program.stores[join.right]
+    left_side = mine.side(left, left_number, left_store, join.left_index)
+    right_side = mine.side(right, right_number, right_store, join.right_index)
+    left_rows, right_rows = join_pairs(left_side, right_side, probe.windows, to_words(mask, program.words))
+    views = (mine.view(left, left_number), mine.view(right, right_number))
+    left_columns = _key_values(left_store, join.left_index, views[0])
+    if left_columns and len(left_rows):
+        right_columns = _key_values(right_store, join.right_index, views[1])
+        same = equal_rows(left_columns, right_columns, left_rows, right_rows)
+        left_rows, right_rows = left_rows[same], right_rows[same]
+    return _Match(join.id, parts[0], parts[1], left_rows, right_rows, views)
+
+
+def _key_values(store: Store, index_id: IndexId, view: PartView) -> list[pa.Array]:
+    index = next(index for index in store.indexes if index.id == index_id)
+    return [view.rows.column(name) for name in index.columns()]
+
+
+def _write_segment(task: BatchTask, partition: int, matches: list[_Match], report: ProbeReport) -> None:
+    """Write the matched lists; parts of which little matched are copied out so that the rest can be freed."""
+    base = f"{task.batch:012d}/p{partition}-{task.attempt}-{uuid4().hex[:12]}"
+    refs = dict[tuple[str, int], tuple[PartRef, Array | None]]()
+    for at, (view, rows) in _used_rows(matches).items():
+        refs[at] = (PartRef(*at), None)
+        used = np.zeros(view.rows.num_rows, np.bool_)
+        for some in rows:
+            used[some] = True
+        kept = np.flatnonzero(used)
+        if len(kept) * SPARSE < len(used):
+            path = f"{base}-{len(report.copied)}.rows.arrow"
+            _copy_rows(Path(task.data) / path, view, kept)
+            report.copied.append(path)
+            refs[at] = (PartRef(path, 0), (np.cumsum(used) - 1).astype(np.int32))
+    pieces, lists = [], []
+    for match in matches:
+        left, left_map = refs[match.left[0].path, match.left[1]]
+        right, right_map = refs[match.right[0].path, match.right[1]]
+        pieces.append(Piece(match.join, left, right, len(match.left_rows)))
+        lists.append((_renumber(match.left_rows, left_map), _renumber(match.right_rows, right_map)))
+    path = base + ".pairs.arrow"
+    report.segment = Segment(path, tuple(pieces), write_pairs(Path(task.data) / path, lists))
+
+
+def _renumber(rows: Array, numbers: Array | None) -> Array:
+    return rows if numbers is None else numbers[rows]
+
+
+def _used_rows(matches: Iterable[_Match]) -> dict[tuple[str, int], tuple[PartView, list[Array]]]:
+    used = dict[tuple[str, int], tuple[PartView, list[Array]]]()
+    for match in matches:
+        for (bucket, number), view, rows in (
+            (match.left, match.views[0], match.left_rows),
+            (match.right, match.views[1], match.right_rows),
+        ):
+            used.setdefault((bucket.path, number), (view, []))[1].append(rows)
+    return used
+
+
+def _copy_rows(path: Path, view: PartView, kept: Array) -> None:
+    """A bucket of just these rows; indexes are of no use to readers and are left out."""
+    names = [name for name in view.rows.schema.names if not name.startswith(("weft#h", "weft#r", "weft#k"))]
+    rows = view.rows.select(names).take(pa.array(kept))
+    write_bucket(path, bucket_schema(rows.schema, epoch=view.epoch, words=view.sets.shape[1]), [rows])

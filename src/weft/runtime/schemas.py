@@ -1,0 +1,37 @@
+"""Schemas of sources: from a DataFrame's own, or by looking at a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from weft.errors import BadFile, InvalidStream
+from weft.kernels.arrow_types import from_arrow
+from weft.plan.expression import quote
+from weft.plan.stream import FileSource
+from weft.plan.types import Field, Schema
+from weft.runtime.decode import decode_file
+from weft.sql import parse_schema
+
+
+def frame_schema(frame: DataFrame) -> Schema:
+    """The schema of a streaming DataFrame."""
+    fields: list[Any] = frame.schema.fields
+    return parse_schema(", ".join(f"{quote(field.name)} {field.dataType.simpleString()}" for field in fields))
+
+
+def infer_schema(stream: str, source: FileSource) -> Schema:
+    """The schema of the first readable file of a directory."""
+    paths = sorted(path for path in Path(source.path).glob("*") if path.is_file() and path.name[0] not in "._")
+    for path in paths:
+        try:
+            table = decode_file(source, str(path))
+        except BadFile:
+            continue
+        return Schema(tuple(Field(column.name, from_arrow(column.type)) for column in table.schema))
+    raise InvalidStream(
+        f'schema of stream "{stream}" cannot be inferred: there is no readable file in "{source.path}"',
+        hint='Give it: weft.files(..., schema="ts timestamp, ...").',
+    )

@@ -1,0 +1,72 @@
+"""Streams as one streaming DataFrame: a union of named sources, so that streams can be added on one checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from weft.errors import DetachedStream
+from weft.plan.expression import quote
+from weft.plan.stream import FileSource, FrameSource, Stream
+
+STREAM, PATH = "weft#stream", "weft#path"
+_BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
+
+
+def read_streams(spark: SparkSession, streams: Mapping[str, Stream], frames: Mapping[str, DataFrame]) -> DataFrame:
+    """All streams in one DataFrame: file streams as paths, others as rows under `<stream>.<column>`."""
+    parts = [_part(spark, stream, frames) for _, stream in sorted(streams.items())]
+    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+
+
+def _part(spark: SparkSession, stream: Stream, frames: Mapping[str, DataFrame]) -> DataFrame:
+    match stream.source:
+        case FileSource(path=path, max_files_per_batch=limit):
+            reader = spark.readStream.name(stream.name).format("binaryFile").schema(_BINARY_FILE)
+            if limit is not None:
+                reader = reader.option("maxFilesPerTrigger", limit)
+            files = reader.load(path)
+            return files.select(F.lit(stream.name).alias(STREAM), F.col("path").alias(PATH))
+        case FrameSource():
+            frame = frames.get(stream.name)
+            if frame is None:
+                raise DetachedStream(
+                    f'stream "{stream.name}" reads a DataFrame that is not attached',
+                    hint=f'Call engine.stream("{stream.name}", <the DataFrame>, time="{stream.time}") before start.',
+                )
+            _name_sources(frame, stream.name)
+            columns = [F.col(quote(name)).alias(f"{stream.name}.{name}") for name in stream.schema.names()]
+            return frame.select(F.lit(stream.name).alias(STREAM), F.lit(None).cast("string").alias(PATH), *columns)
+
+
+def rows_of(frame: DataFrame, stream: Stream, columns: tuple[str, ...]) -> DataFrame:
+    """The rows of one DataFrame stream in a batch, under their own column names."""
+    picked = [F.col(quote(f"{stream.name}.{name}")).alias(name) for name in columns]
+    return frame.where(F.col(quote(STREAM)) == stream.name).select(*picked)
+
+
+def files_of(frame: DataFrame, streams: list[str]) -> DataFrame:
+    """Paths of the new files of some file streams in a batch."""
+    return frame.where(F.col(quote(STREAM)).isin(streams)).select(quote(STREAM), quote(PATH))
+
+
+def _name_sources(frame: DataFrame, stream: str) -> None:
+    """Give the sources below a user's DataFrame names of their own where the user gave none.
+
+    With source evolution Spark wants every source named, but a name can only be given to a reader, and the user has
+    long made the DataFrame. The leaves of its plan are still unnamed then, and can be named in place.
+    """
+    jvm: Any = frame.sparkSession._jvm
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    for number in range(leaves.length()):
+        leaf = leaves.apply(number)
+        fields = [f for f in leaf.getClass().getDeclaredFields() if f.getName() == "sourceIdentifyingName"]
+        for field in fields:
+            field.setAccessible(True)
+            if "Unassigned" in field.get(leaf).getClass().getName():
+                names = jvm.org.apache.spark.sql.catalyst.streaming
+                field.set(leaf, names.UserProvided(f"{stream}_{number}"))

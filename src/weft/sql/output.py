@@ -1,0 +1,116 @@
+"""The SELECT list: names, Spark text and types of the result's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from sqlglot import exp
+
+from weft.errors import QueryTooLarge, UnknownStream
+from weft.plan.expression import Column
+from weft.plan.query import Output
+from weft.plan.types import DataType, Field
+from weft.sql.condition import opaque_type
+from weft.sql.literal import NeedsSpark
+from weft.sql.parse import strip
+from weft.sql.scope import Scope, Source
+from weft.sql.text import combined_name, default_name, quoted_column, spark_text
+from weft.sql.translate import translate
+
+MOST_OUTPUTS = 10_000
+
+
+def select_outputs(projections: Sequence[exp.Expr], scope: Scope) -> tuple[Output, ...]:
+    """Outputs in order; `*` gives every column of every relation, those of USING once and first."""
+    found: list[Output] = []
+    for node in projections:
+        found += _outputs(node, scope)
+        if len(found) > MOST_OUTPUTS:
+            raise QueryTooLarge(f"the query selects more than {MOST_OUTPUTS} columns")
+    return tuple(found)
+
+
+def columns_read(projections: Sequence[exp.Expr], scope: Scope, relation: int) -> tuple[str, ...]:
+    """Columns the SELECT list reads from a relation, in the order of its schema."""
+    source = scope.sources[relation]
+    read: set[str] = set()
+    for node in projections:
+        if isinstance(node, exp.Star):
+            return source.stream.schema.names()
+        for column in node.find_all(exp.Column):
+            if isinstance(column.this, exp.Star):
+                if _starred(column, scope) is source:
+                    return source.stream.schema.names()
+            elif (resolved := scope.resolve(column)).relation == relation:
+                read.add(resolved.field.name)
+    return tuple(name for name in source.stream.schema.names() if name in read)
+
+
+def _outputs(node: exp.Expr, scope: Scope) -> Iterator[Output]:
+    match node:
+        case exp.Star():
+            yield from _all_columns(scope)
+        case exp.Column(this=exp.Star()):
+            source = _starred(node, scope)
+            yield from (_column_output(field.name, source.index, field) for field in source.stream.schema)
+        case exp.Alias():
+            yield _output(node.this, node.alias, scope)
+        case _:
+            yield _output(node, None, scope)
+
+
+def _starred(node: exp.Column, scope: Scope) -> Source:
+    alias = ".".join(part.name for part in node.parts[:-1])
+    source = scope.source(alias)
+    if source is None:
+        raise UnknownStream(
+            f'relation "{alias}" of "{alias}.*" does not exist',
+            hint=f"Relations are: {', '.join(source.alias for source in scope.sources)}.",
+        )
+    return source
+
+
+def _all_columns(scope: Scope) -> Iterator[Output]:
+    first = scope.sources[0]
+    for field in first.stream.schema:
+        if field.name.lower() in scope.using:
+            yield _column_output(field.name, first.index, field)
+    for source in scope.sources:
+        for field in source.stream.schema:
+            if field.name.lower() not in scope.using:
+                yield _column_output(field.name, source.index, field)
+
+
+def _column_output(name: str, relation: int | None, field: Field) -> Output:
+    return Output(name, quoted_column(relation, field.name), field.type, combined_name(relation, field.name))
+
+
+def _output(node: exp.Expr, alias: str | None, scope: Scope) -> Output:
+    inner = strip(node)
+    if isinstance(inner, exp.Column):
+        resolved = scope.resolve(inner)
+        if not resolved.path:
+            return _column_output(alias or inner.name, resolved.relation, resolved.field)
+        alias = alias or inner.name
+    return Output(alias or default_name(inner), spark_text(inner, _combined(scope)), _type_of(inner, scope))
+
+
+def _combined(scope: Scope) -> Callable[[exp.Column], tuple[str, ...]]:
+    def name(column: exp.Column) -> tuple[str, ...]:
+        resolved = scope.resolve(column)
+        return combined_name(resolved.relation, resolved.field.name), *resolved.path
+
+    return name
+
+
+def _type_of(node: exp.Expr, scope: Scope) -> DataType | None:
+    def name(column: exp.Column) -> Column:
+        resolved = scope.resolve(column)
+        if resolved.path:
+            raise NeedsSpark
+        return Column(combined_name(resolved.relation, resolved.field.name), resolved.field.type)
+
+    try:
+        return translate(node, name).type
+    except NeedsSpark:
+        return opaque_type(node, scope)

@@ -1,0 +1,238 @@
+"""From tokens to the one shape of query weft takes: SELECT … FROM one or two relations [WHERE …]."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.dialects import Spark
+from sqlglot.errors import ParseError
+
+from weft.errors import QuerySyntaxError, QueryTooLarge, UnsupportedQuery
+from weft.plan.window import Window
+from weft.sql.scan import DEEPEST, MARK, scan, too_many_relations
+
+_CLAUSES = {
+    "distinct": "DISTINCT", "group": "GROUP BY", "having": "HAVING", "order": "ORDER BY", "limit": "LIMIT",
+    "offset": "OFFSET", "sort": "SORT BY", "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY",
+    "laterals": "LATERAL VIEW", "qualify": "QUALIFY", "windows": "WINDOW", "into": "INTO", "kind": "SELECT AS",
+    "sample": "TABLESAMPLE", "pivots": "PIVOT", "match": "MATCH_RECOGNIZE", "connect": "CONNECT BY",
+}  # fmt: skip
+_TABLE_PARTS = ("this", "db", "catalog", "alias")
+_TAKEN = ("expressions", "from_", "joins", "where", "hint")
+_FORBIDDEN: dict[type[exp.Expr], str] = {
+    exp.Window: "a window function (OVER)",
+    exp.Query: "a subquery",
+    exp.AggFunc: "an aggregate function",
+    exp.Filter: "an aggregate function with FILTER",
+    exp.WithinGroup: "an aggregate function with WITHIN GROUP",
+    exp.UDTF: "a function that gives several rows per row",
+    exp.Explode: "a function that gives several rows per row",
+    exp.Placeholder: "a parameter marker",
+    exp.Parameter: "a variable",
+    exp.SessionParameter: "a variable",
+    exp.QueryTransform: "TRANSFORM … USING",
+    exp.Aliases: "an alias with several names",
+    exp.Distinct: "DISTINCT",
+    exp.Order: "ORDER BY",
+    exp.JSONExtract: "the operator ->",
+    exp.JSONExtractScalar: "the operator ->>",
+    exp.Command: "a command",
+}
+# What sqlglot may raise instead of a ParseError on text that no dialect knows.
+_PARSER_FAILURES = (AttributeError, IndexError, KeyError, TypeError, ValueError, AssertionError)
+_WORD = re.compile(r"\w+(?: \w+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class RelationText:
+    """A relation as written: `name` has its dots, `alias` is how the query refers to it."""
+
+    name: str
+    alias: str
+    window: Window | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A query as written: nothing resolved, only its shape is known to be one weft takes."""
+
+    projections: tuple[exp.Expr, ...]
+    relations: tuple[RelationText, ...]
+    using: tuple[str, ...]
+    conditions: tuple[exp.Expr, ...]
+
+
+def parse(text: str) -> Parsed:
+    """The parts of a query; conditions are the conjuncts of ON and WHERE in that order."""
+    scanned = scan(text)
+    try:
+        statements = Spark().parser().parse(scanned.tokens, text)
+    except ParseError as error:
+        raise _syntax_error(error) from error
+    except _PARSER_FAILURES as error:
+        raise QuerySyntaxError("the query cannot be read at line 1, column 1") from error
+    select = statements[0] if len(statements) == 1 else None
+    if not isinstance(select, exp.Select):
+        raise UnsupportedQuery("a query must be one SELECT statement")
+    _check_clauses(select)
+    tables, join = _tables(select)
+    on = join.args.get("on") if join is not None else None
+    using = join.args.get("using") or [] if join is not None else []
+    where = select.args.get("where")
+    roots = [*select.expressions, *(part for part in (on, where and where.this) if part is not None)]
+    check_nodes(roots)
+    conditions = [part for part in (on, where and where.this) if part is not None]
+    if conditions and on is not None and isinstance(on, exp.Boolean) and on.this is True:
+        conditions = conditions[1:]
+    return Parsed(
+        tuple(select.expressions),
+        tuple(_relation(table, scanned.windows) for table in tables),
+        tuple(_using_name(name) for name in using),
+        tuple(conjunct for condition in conditions for conjunct in flatten(condition, exp.And)),
+    )
+
+
+def flatten(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
+    """Operands of nested `kind` nodes (AND or OR), left to right, parentheses removed; not recursive."""
+    stack = [node]
+    while stack:
+        part = strip(stack.pop())
+        if isinstance(part, kind):
+            stack += (part.expression, part.this)
+        else:
+            yield part
+
+
+def strip(node: exp.Expr) -> exp.Expr:
+    """The node inside any parentheses."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def check_nodes(roots: list[exp.Expr]) -> None:
+    """Refuses what an expression may not contain, and expressions nested too deeply to walk."""
+    stack: list[tuple[exp.Expr, int]] = [(root, 0) for root in roots]
+    while stack:
+        node, depth = stack.pop()
+        if depth > DEEPEST:
+            raise QueryTooLarge(f"the query is nested deeper than {DEEPEST} levels")
+        _check_node(node, top=depth == 0)
+        for child in node.iter_expressions():
+            # A chain of ANDs or ORs is one level: programs write long ones.
+            chained = isinstance(node, exp.And | exp.Or) and type(child) is type(node)
+            stack.append((child, depth + (0 if chained else 1)))
+
+
+def _check_node(node: exp.Expr, *, top: bool) -> None:
+    for kind, what in _FORBIDDEN.items():
+        if isinstance(node, kind):
+            raise UnsupportedQuery(f"{what} is not supported{_at(node)}")
+    if isinstance(node, exp.Star):
+        if any(node.args.values()):
+            raise UnsupportedQuery("* EXCEPT is not supported", hint="Name the columns.")
+        if not top and not isinstance(node.parent, exp.Column):
+            raise UnsupportedQuery("* inside an expression is not supported", hint="Name the columns.")
+    if isinstance(node, exp.Column) and isinstance(node.this, exp.Star) and not top:
+        raise UnsupportedQuery("* inside an expression is not supported", hint="Name the columns.")
+    if isinstance(node, exp.Var) and not _WORD.fullmatch(node.name):
+        raise QuerySyntaxError(f'unexpected "{node.name[:40]}"{_at(node)}')
+    if isinstance(node, exp.Anonymous) and not isinstance(node.this, str):
+        raise UnsupportedQuery(f"a function named by an expression is not supported{_at(node)}")
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+        name = node.expression.name.removeprefix(MARK)
+        raise UnsupportedQuery(f'function "{name}" with a schema name is not supported')
+
+
+def _at(node: exp.Expr) -> str:
+    found = next((part for part in node.walk() if "line" in part.meta), None)
+    return f" at {meta_position(found)}" if found is not None else ""
+
+
+def meta_position(node: exp.Expr) -> str:
+    """Line and column of an identifier, as the parser noted them."""
+    meta = node.meta
+    return f"line {meta['line']}, column {meta['col'] - (meta['end'] - meta['start'])}"
+
+
+def _check_clauses(select: exp.Select) -> None:
+    for key, value in select.args.items():
+        if not value or key in _TAKEN:
+            continue
+        name = _CLAUSES.get(key, key.strip("_").upper())
+        if key in ("group", "having"):
+            raise UnsupportedQuery(f"aggregation is not supported yet: {name}", hint="Select rows and aggregate later.")
+        raise UnsupportedQuery(f"{name} is not supported", hint="A query is SELECT … FROM … [JOIN … ON …] [WHERE …].")
+    if not select.expressions:
+        raise QuerySyntaxError("the SELECT list is empty at line 1, column 7", hint="Name columns, or write SELECT *.")
+    if select.args.get("from_") is None:
+        raise QuerySyntaxError("the query has no FROM at line 1, column 1", hint="Write SELECT … FROM stream.")
+
+
+def _tables(select: exp.Select) -> tuple[list[exp.Table], exp.Join | None]:
+    joins: list[exp.Join] = list(select.args.get("joins") or ())
+    sources = [select.args["from_"].this, *(join.this for join in joins)]
+    if len(sources) > 2:
+        raise too_many_relations()
+    for join in joins:
+        _check_join(join)
+    for source in sources:
+        _check_table(source)
+    return sources, joins[0] if joins else None
+
+
+def _check_join(join: exp.Join) -> None:
+    words = [str(join.args.get(key) or "").upper() for key in ("method", "side", "kind")]
+    kind = " ".join(word for word in words if word)
+    # The parser calls a comma CROSS as well; the written CROSS JOIN was refused on the tokens.
+    if kind not in ("", "INNER", "CROSS"):
+        raise UnsupportedQuery(f"{kind} JOIN is not supported", hint="weft joins with INNER JOIN … ON a.key = b.key.")
+    if join.args.get("match_condition") or join.args.get("hint") or join.args.get("pivots"):
+        raise UnsupportedQuery("this form of JOIN is not supported", hint="Write JOIN … ON a.key = b.key.")
+
+
+def _check_table(source: exp.Expr) -> None:
+    if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+        what = "LATERAL" if isinstance(source, exp.Lateral) else "a relation that is no stream"
+        raise UnsupportedQuery(f"{what} in FROM is not supported", hint="FROM takes streams by name.")
+    alias = source.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        raise UnsupportedQuery(f'column names in the alias "{alias.name.removeprefix(MARK)}" are not supported')
+    extra = next((key for key, value in source.args.items() if value and key not in _TABLE_PARTS), "")
+    if extra == "joins":
+        raise too_many_relations()
+    if extra:
+        raise UnsupportedQuery(f"{_CLAUSES.get(extra, extra.upper())} on a relation is not supported")
+
+
+def _relation(table: exp.Table, windows: dict[int, Window]) -> RelationText:
+    name = ".".join(part.name for part in table.parts)
+    return RelationText(name, table.alias or table.name, windows.get(table.this.meta.get("start", -1)))
+
+
+def _using_name(node: exp.Expr) -> str:
+    node = strip(node)
+    name = node.this if isinstance(node, exp.Column) else node
+    if not isinstance(name, exp.Identifier):
+        raise QuerySyntaxError("USING takes column names", hint="Write USING (userID).")
+    return name.name
+
+
+def _syntax_error(error: ParseError) -> QuerySyntaxError:
+    first = error.errors[0] if error.errors else {}
+    word = str(first.get("highlight") or "").removeprefix(MARK)
+    description = str(first.get("description") or "the query cannot be read")
+    line, column = int(first.get("line") or 1), int(first.get("col") or 1)
+    column = max(column - len(word) + 1, 1)
+    if description.startswith("Required keyword"):
+        what = f'something is missing next to "{word[:40]}"'
+    elif "Unexpected token" in description:
+        what = f'unexpected "{word[:40]}"'
+    elif description.startswith(("Expecting ", "Expected ")):
+        what = f'expected {description.split(" ", 1)[1][:40]} but found "{word[:40]}"'
+    else:
+        what = description.partition("<")[0].strip().rstrip(".").lower()[:120].replace(MARK, "")
+    return QuerySyntaxError(f"{what} at line {line}, column {column}")

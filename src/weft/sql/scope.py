@@ -1,0 +1,146 @@
+"""Names: which relation and column an identifier means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from weft.errors import AmbiguousColumn, DuplicateAlias, UnknownColumn, UnknownStream, UnsupportedQuery
+from weft.plan.stream import Stream
+from weft.plan.types import TIMESTAMP, Field
+from weft.plan.window import Sliding, Window
+from weft.sql.parse import RelationText, meta_position
+
+WINDOW_COLUMNS = ("window_start", "window_end")
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One relation of the query and the stream behind it."""
+
+    index: int
+    alias: str
+    stream: Stream
+    window: Window | None
+    fields: Mapping[str, Field] = field(repr=False)
+
+    def find(self, name: str) -> Field | None:
+        """The column of this name, without regard to case."""
+        return self.fields.get(name.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A column of relation `relation` (None: of the window), and the struct fields taken from it."""
+
+    relation: int | None
+    field: Field
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The relations a query can name, and the columns that USING made one."""
+
+    sources: tuple[Source, ...]
+    using: frozenset[str] = frozenset()
+
+    def resolve(self, column: exp.Column) -> Resolved:
+        """What a column reference means; raises the error that says why it means nothing."""
+        parts = [part.name for part in column.parts]
+        source = self.source(parts[0]) if len(parts) > 1 else None
+        if source is not None:
+            found = source.find(parts[1])
+            if found is not None:
+                return Resolved(source.index, found, tuple(parts[2:]))
+        return self._resolve_unqualified(column, parts, source)
+
+    def source(self, alias: str) -> Source | None:
+        """The relation of this name."""
+        lowered = alias.lower()
+        return next((source for source in self.sources if source.alias.lower() == lowered), None)
+
+    def _resolve_unqualified(self, column: exp.Column, parts: Sequence[str], qualifier: Source | None) -> Resolved:
+        name = parts[0]
+        found = [(source, hit) for source in self.sources if (hit := source.find(name)) is not None]
+        if len(found) > 1 and name.lower() not in self.using:
+            raise AmbiguousColumn(
+                f'column "{name}" is ambiguous',
+                detail=f"{_located(column)}It exists in {' and '.join(source.alias for source, _ in found)}.",
+                hint=f"Write {found[0][0].alias}.{name} or {found[1][0].alias}.{name}.",
+            )
+        if found:
+            return Resolved(found[0][0].index, found[0][1], tuple(parts[1:]))
+        if len(parts) == 1 and name.lower() in WINDOW_COLUMNS:
+            return self._window_column(name.lower())
+        if len(parts) > 1 and qualifier is None:
+            raise UnknownColumn(
+                f'"{name}" in "{".".join(parts)}" is neither a relation nor a column',
+                detail=_located(column).strip(),
+                hint=f"Relations are: {', '.join(source.alias for source in self.sources)}.",
+            )
+        raise self._unknown(column, parts[-1] if qualifier is None else parts[1], qualifier)
+
+    def _window_column(self, name: str) -> Resolved:
+        if not isinstance(self.sources[0].window, Sliding):
+            raise UnknownColumn(
+                f'column "{name}" does not exist',
+                hint="It exists when the windows are given as [RANGE … SLIDE …] or [TUMBLE …].",
+            )
+        return Resolved(None, Field(name, TIMESTAMP))
+
+    def _unknown(self, column: exp.Column, name: str, qualifier: Source | None) -> UnknownColumn:
+        sources = self.sources if qualifier is None else (qualifier,)
+        streams = " or ".join(dict.fromkeys(f'stream "{source.stream.name}"' for source in sources))
+        hints = (f"{source.alias} has {_listed(source.stream.schema.names())}." for source in sources)
+        return UnknownColumn(
+            f'column "{name}" does not exist in {streams}', detail=_located(column).strip(), hint=" ".join(hints)
+        )
+
+
+def _located(column: exp.Column) -> str:
+    return f"At {meta_position(column.this)}. " if "line" in column.this.meta else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+
+
+def open_scope(relations: Sequence[RelationText], streams: Mapping[str, Stream], using: Sequence[str]) -> Scope:
+    """The scope of a query: every relation is a declared stream, no two have one name."""
+    sources: list[Source] = []
+    for index, relation in enumerate(relations):
+        stream = _find_stream(relation.name, streams)
+        if any(source.alias.lower() == relation.alias.lower() for source in sources):
+            raise DuplicateAlias(
+                f'two relations are named "{relation.alias}"', hint=f"Give them aliases: {relation.name} AS a."
+            )
+        fields = {field.name.lower(): field for field in stream.schema}
+        sources.append(Source(index, relation.alias, stream, relation.window, fields))
+    if using and len(sources) != 2:
+        raise UnsupportedQuery("USING without a join is not supported")
+    for source in sources:
+        for name in using:
+            if source.find(name) is None:
+                raise UnknownColumn(
+                    f'column "{name}" of USING does not exist in stream "{source.stream.name}"',
+                    hint=f"Columns are: {_listed(source.stream.schema.names())}.",
+                )
+    return Scope(tuple(sources), frozenset(name.lower() for name in using))
+
+
+def _find_stream(name: str, streams: Mapping[str, Stream]) -> Stream:
+    found = streams.get(name)
+    if found is None:
+        lowered = name.lower()
+        found = next((stream for key, stream in streams.items() if key.lower() == lowered), None)
+    if found is None:
+        known = _listed(sorted(streams))
+        raise UnknownStream(
+            f'stream "{name[:120]}" does not exist',
+            hint=f"Streams are: {known}." if known else "Declare it first.",
+        )
+    return found

@@ -1,0 +1,67 @@
+"""The window clause in brackets: `RANGE 8 SECONDS SLIDE 4 SECONDS`."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from weft.errors import InvalidWindow, QuerySyntaxError, UnsupportedQuery
+from weft.plan.window import Range, Sliding, Unbounded, Window
+from weft.sql.duration import LONGEST, read_micros
+
+# A tuple gives one row per window it is in; beyond this a query is a mistake, not a wish.
+MOST_WINDOWS_PER_TUPLE = 10_000
+
+_CLAUSE = re.compile(r"\s*(RANGE|TUMBLE|SESSION)\s+(.+?)(?:\s+SLIDE\s+(.+?))?\s*", re.IGNORECASE | re.DOTALL)
+_QUOTED = re.compile(r"""(?:INTERVAL\s*)?(?:'([^']*)'|"([^"]*)"|(.+))""", re.IGNORECASE | re.DOTALL)
+_HINT = (
+    "Windows are [RANGE 8 SECONDS SLIDE 4 SECONDS], [TUMBLE 5 SECONDS], [RANGE 10 SECONDS] and [UNBOUNDED]; "
+    "units go from MICROSECONDS to DAYS."
+)
+
+
+def parse_window(text: str, *, relation: str, position: str) -> Window:
+    """The window that `text` (without brackets) declares on `relation`; `position` goes into error messages."""
+    if text.strip().upper() == "UNBOUNDED":
+        return Unbounded()
+    match = _CLAUSE.fullmatch(text)
+    kind = match[1].upper() if match else ""
+    if match is None or (match[3] is not None and kind != "RANGE"):
+        raise QuerySyntaxError(f'malformed window of relation "{relation}" at {position}', hint=_HINT)
+    size = _read_size(match[2], relation=relation, position=position)
+    slide = _read_size(match[3], relation=relation, position=position) if match[3] is not None else None
+    if kind == "SESSION":
+        raise UnsupportedQuery(
+            f'session window of relation "{relation}" is not supported yet', detail=f"At {position}.", hint=_HINT
+        )
+    if kind == "TUMBLE":
+        slide = size
+    return Range(size) if slide is None else _sliding(size, slide, relation=relation)
+
+
+def _sliding(size: timedelta, slide: timedelta, *, relation: str) -> Sliding:
+    if size > slide * MOST_WINDOWS_PER_TUPLE:
+        raise InvalidWindow(
+            f'window of relation "{relation}" puts every row into more than {MOST_WINDOWS_PER_TUPLE} windows',
+            hint="Use a longer SLIDE, or [RANGE …] without SLIDE for a continuous window.",
+        )
+    return Sliding(size, slide)
+
+
+def _read_size(text: str, *, relation: str, position: str) -> timedelta:
+    quoted = _QUOTED.fullmatch(text.strip())
+    body = next((group for group in quoted.groups() if group is not None), "") if quoted else ""
+    micros = read_micros(body)
+    if micros is None:
+        raise QuerySyntaxError(
+            f'"{text.strip()[:60]}" is not a duration in the window of relation "{relation}" at {position}', hint=_HINT
+        )
+    if micros <= 0:
+        raise InvalidWindow(f'window of relation "{relation}" must be longer than zero', detail=f"At {position}.")
+    if micros > LONGEST / timedelta(microseconds=1):
+        raise InvalidWindow(
+            f'window of relation "{relation}" is too long',
+            detail=f"At {position}.",
+            hint=f"The longest is {LONGEST.days} days; for full history write [UNBOUNDED].",
+        )
+    return timedelta(microseconds=micros)

@@ -1,0 +1,1 @@
+"""Files of the state directory: buckets, changelogs, manifests, commit, garbage collection."""

@@ -1,0 +1,161 @@
+"""Buckets: immutable, memory-mappable Arrow files of tagged rows.
+
+A file holds the rows one tag task made for one store, as one record batch per range of hash space, sorted by
+(hash of the route, event time). Rows are written once; state, exchange and result log all refer to them by
+(file, part, row). A task that owns another range later reads that range of the old files: nothing is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.plan.changelog import Slots
+from weft.plan.shared import IndexId, StoreId
+from weft.state.directory import disk_errors
+
+HASH = "weft#h"
+TIME = "weft#t"
+SETS = "weft#q"
+RESERVED = "weft#"
+LAST_HASH = 2**64 - 1
+
+_EPOCH = b"weft.epoch"
+_WORDS = b"weft.words"
+
+
+def index_hash(index: IndexId) -> str:
+    """Column with a secondary index's sorted hashes."""
+    return f"weft#h:{index}"
+
+
+def index_rows(index: IndexId) -> str:
+    """Column with the row number behind each of them; -1 where the key is NULL."""
+    return f"weft#r:{index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one range of hash space (both ends included) and what can be known without reading them."""
+
+    low: int
+    high: int
+    rows: int
+    min_time: int
+    max_time: int
+    slots: Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket file as manifests describe it; `path` is relative to the data folder."""
+
+    path: str
+    store: StoreId
+    epoch: int
+    parts: tuple[Part, ...]
+    bytes: int
+
+    @property
+    def rows(self) -> int:
+        """Rows in all parts."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def slots(self) -> Slots:
+        """Slots that some row has."""
+        mask = 0
+        for part in self.parts:
+            mask |= part.slots
+        return Slots(mask)
+
+    @property
+    def max_time(self) -> int:
+        """Largest event time in it."""
+        return max(part.max_time for part in self.parts)
+
+    @property
+    def min_time(self) -> int:
+        """Smallest event time in it."""
+        return min(part.min_time for part in self.parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """As in a manifest."""
+        return {
+            "path": self.path,
+            "store": self.store,
+            "epoch": self.epoch,
+            "bytes": self.bytes,
+            "parts": [[p.low, p.high, p.rows, p.min_time, p.max_time, hex(p.slots)] for p in self.parts],
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Bucket:
+        """The inverse of `to_json`."""
+        parts = tuple(Part(*numbers, Slots(int(slots, 16))) for *numbers, slots in value["parts"])
+        return cls(value["path"], StoreId(value["store"]), value["epoch"], parts, value["bytes"])
+
+
+def bucket_schema(rows: pa.Schema, *, epoch: int, words: int) -> pa.Schema:
+    """Schema of a bucket file: the epoch its query-sets are of goes with it, so that a file explains itself."""
+    return rows.with_metadata({_EPOCH: str(epoch).encode(), _WORDS: str(words).encode()})
+
+
+def write_bucket(path: Path, schema: pa.Schema, parts: Iterable[pa.RecordBatch]) -> int:
+    """Write a bucket file; returns its size. Its name must be new: files are never overwritten."""
+    with disk_errors(path.name):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with pa.OSFile(str(path), "wb") as file:
+            with pa.ipc.new_file(file, schema) as writer:
+                for part in parts:
+                    writer.write_batch(part.replace_schema_metadata(schema.metadata))
+            return int(file.tell())
+
+
+@dataclass(frozen=True, slots=True)
+class PartView:
+    """A part of a bucket, mapped into memory: nothing is read before it is touched."""
+
+    rows: pa.RecordBatch
+    epoch: int
+    times: np.ndarray[Any, np.dtype[np.int64]]
+    sets: np.ndarray[Any, np.dtype[np.uint64]]
+
+    def column(self, name: str) -> np.ndarray[Any, Any]:
+        """A fixed-width column without NULLs as an array."""
+        return self.rows.column(name).to_numpy(zero_copy_only=True)
+
+
+def open_part(path: Path, part: int) -> PartView:
+    """Map one part of a bucket file."""
+    return open_parts(path, (part,))[0]
+
+
+def open_parts(path: Path, parts: Sequence[int]) -> list[PartView]:
+    """Map some parts of a bucket file."""
+    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+    metadata = reader.schema.metadata
+    epoch, words = int(metadata[_EPOCH]), int(metadata[_WORDS])
+    return [_view(reader.get_batch(part), epoch, words) for part in parts]
+
+
+def _view(rows: pa.RecordBatch, epoch: int, words: int) -> PartView:
+    times = rows.column(TIME).to_numpy(zero_copy_only=True)
+    return PartView(rows, epoch, times, sets_from_arrow(rows.column(SETS), words))
+
+
+def sets_to_arrow(sets: np.ndarray[Any, np.dtype[np.uint64]]) -> pa.Array:
+    """Query-sets as an Arrow column, without copying."""
+    sets = np.ascontiguousarray(sets)
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(8 * sets.shape[1]), len(sets), [None, pa.py_buffer(sets)])
+
+
+def sets_from_arrow(column: pa.Array, words: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """The inverse of `sets_to_arrow`."""
+    values = np.frombuffer(column.buffers()[1], np.uint64)
+    return values[column.offset * words : (column.offset + len(column)) * words].reshape(-1, words)

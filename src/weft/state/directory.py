@@ -1,0 +1,197 @@
+"""The state directory: one owner at a time, one format version, atomic writes, no path that leaves it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from weft.errors import DiskFull, InvalidSetting, StateCorrupt, StateLocked, StateVersion
+
+FORMAT = 1
+_FORMAT_FILE = "format.json"
+_LOCK_FILE = "lock"
+_FOLDERS = ("streams", "changelog", "commits", "checkpoints", "data", "packs", "quarantine", "sinks")
+
+
+@contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn "no space left" into the user's error; other failures pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DiskFull(
+            f"no space left while writing {what}",
+            detail="Nothing of this batch was committed; what was committed before is intact.",
+            hint="Free some space and start the engine again: it continues where it was.",
+        ) from error
+
+
+class Directory:
+    """Paths below one root, locked for this process until `close`."""
+
+    def __init__(self, root: Path, lock: int) -> None:
+        self.root = root
+        self._lock = lock
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Directory:
+        """Open or create a state directory; a second owner and other versions are refused."""
+        if "://" in os.fspath(path):
+            raise InvalidSetting(
+                f'state directory "{path}" is not a local path',
+                hint="Give a directory that the driver and all executors reach under the same path.",
+            )
+        root = Path(path).resolve()
+        with disk_errors("the state directory"):
+            root.mkdir(parents=True, exist_ok=True)
+            lock = _take_lock(root)
+            try:
+                _check_version(root)
+                for folder in _FOLDERS:
+                    (root / folder).mkdir(exist_ok=True)
+            except BaseException:
+                os.close(lock)
+                raise
+        return cls(root, lock)
+
+    def close(self) -> None:
+        """Give the directory up; harmless when repeated."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def path(self, *parts: str) -> Path:
+        """A path below the root; parts that would leave it are refused."""
+        path = self.root.joinpath(*parts)
+        if not path.is_relative_to(self.root) or ".." in path.parts:
+            raise InvalidSetting(f'path "{"/".join(parts)}" leaves the state directory')
+        return path
+
+    def write_json(self, value: object, *parts: str) -> None:
+        """Put a JSON file in place atomically and durably: readers see the old one or the new one."""
+        path = self.path(*parts)
+        data = json.dumps(value, separators=(",", ":")).encode()
+        temporary = path.with_name(path.name + ".tmp")
+        with disk_errors(path.name):
+            try:
+                with open(temporary, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, path)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
+
+    def read_json(self, *parts: str) -> Any:
+        """A JSON file's value; None if there is no such file."""
+        path = self.path(*parts)
+        try:
+            return json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (ValueError, OSError) as error:
+            raise _unreadable(path) from error
+
+    def append_json(self, value: object, *parts: str) -> None:
+        """Add a line to a JSON-lines file; a line cut short by a crash or a full disk does not count."""
+        path = self.path(*parts)
+        line = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+        with disk_errors(path.name), open(path, "ab", buffering=0) as file:
+            end = os.fstat(file.fileno()).st_size
+            try:
+                if file.write(line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(file.fileno())
+            except OSError:
+                os.ftruncate(file.fileno(), end)
+                raise
+
+    def read_json_lines(self, *parts: str) -> list[Any]:
+        """The whole lines of a JSON-lines file; a torn last line was never acknowledged and is cut off."""
+        path = self.path(*parts)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) != len(data):
+            os.truncate(path, len(whole))
+        try:
+            return [json.loads(line) for line in whole.splitlines()]
+        except ValueError as error:
+            raise _unreadable(path) from error
+
+    def numbered(self, folder: str) -> list[tuple[int, Path]]:
+        """Entries of a folder that are named by a number, in order; leftovers of torn writes are ignored."""
+        found = []
+        for entry in os.scandir(self.path(folder)):
+            stem = entry.name.split(".", 1)[0]
+            if stem.isdigit() and not entry.name.endswith(".tmp"):
+                found.append((int(stem), Path(entry.path)))
+        return sorted(found)
+
+    def remove_tree(self, *parts: str) -> None:
+        """Remove a folder below the root, if it is there."""
+        shutil.rmtree(self.path(*parts), ignore_errors=True)
+
+
+def number_name(number: int, suffix: str = "") -> str:
+    """File name of a batch number; sorts as the numbers do."""
+    return f"{number:012d}{suffix}"
+
+
+def _take_lock(root: Path) -> int:
+    lock = os.open(root / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(lock, 64).decode(errors="replace").strip()
+        os.close(lock)
+        raise StateLocked(
+            f'state directory "{root}" is in use by another engine',
+            detail=f"It is held by process {holder}." if holder else "",
+            hint="Stop that engine first, or give this one another path.",
+        ) from error
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock
+
+
+def _check_version(root: Path) -> None:
+    path = root / _FORMAT_FILE
+    try:
+        found = json.loads(path.read_bytes())["format"]
+    except FileNotFoundError:
+        strangers = sorted(entry.name for entry in os.scandir(root) if entry.name != _LOCK_FILE)
+        if strangers:
+            raise StateVersion(
+                f'directory "{root}" is not a weft state directory',
+                detail=f"It holds other files, such as {strangers[0]!r}.",
+                hint="Give an empty or new directory.",
+            ) from None
+        path.write_text(json.dumps({"format": FORMAT}))
+        return
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(path) from error
+    if found != FORMAT:
+        raise StateVersion(
+            f'state directory "{root}" has format {found}, this weft reads format {FORMAT}',
+            hint="Use the weft release that wrote it, or give a new path.",
+        )
+
+
+def _unreadable(path: Path) -> StateCorrupt:
+    return StateCorrupt(
+        f'state file "{path.name}" cannot be read',
+        hint="Restore the state directory from a copy, or give a new path.",
+    )

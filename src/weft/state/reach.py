@@ -1,0 +1,46 @@
+"""Which buckets a future row can still meet: the rest is garbage."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from weft.plan.changelog import LiveQuery, Slots
+from weft.plan.shared import StoreId
+from weft.state.bucket import Bucket
+
+Horizons = Mapping[StoreId, Sequence[tuple[int | None, Slots]]]
+"""Per store: slots by the oldest event time they can still meet; None when they can meet any."""
+
+
+def horizons(
+    queries: Iterable[LiveQuery], stores: Mapping[str, tuple[StoreId, ...]], watermarks: Mapping[str, int]
+) -> Horizons:
+    """How far back each live query reaches in each of its stores.
+
+    `stores` gives the stores of a query's relations by query id. A stored tuple of relation 1 is met by future
+    tuples of relation 0, which are not older than that stream's watermark; and the other way round.
+    """
+    found: dict[StoreId, dict[int | None, int]] = defaultdict(lambda: defaultdict(int))
+    for live in queries:
+        if not live.query.is_join:
+            continue
+        first, second = live.query.relations
+        bounds = live.query.bounds
+        back = (None if bounds.low is None else -bounds.low, bounds.high)
+        for store, reach, other in zip(stores[live.record.id], back, (second.stream, first.stream), strict=True):
+            newest_late = watermarks.get(other)
+            oldest = None if reach is None or newest_late is None else newest_late - reach
+            found[store][oldest] |= 1 << live.slot
+    return {store: [(oldest, Slots(mask)) for oldest, mask in rows.items()] for store, rows in found.items()}
+
+
+def is_reachable(bucket: Bucket, meaning: Slots, limits: Horizons, retained_from: int | None) -> bool:
+    """Whether a live query, or the stream's retain period, can still reach a row of the bucket."""
+    newest = bucket.max_time
+    if retained_from is not None and newest >= retained_from:
+        return True
+    wanted = bucket.slots & meaning
+    return any(
+        wanted & slots and (oldest is None or newest >= oldest) for oldest, slots in limits.get(bucket.store, ())
+    )

@@ -1,0 +1,83 @@
+"""The result log: matched lists over buckets.
+
+A segment lists pairs of row numbers, piece by piece; a piece joins one part of a bucket with one part of another.
+Rows and query-sets stay where they are: full rows are built when a query's results are read. Where a bucket would be
+kept for few matches, the matched rows are copied into a small bucket of their own and the piece refers to that.
+Selections need no list: their store's buckets are their result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.state.directory import disk_errors
+
+_SCHEMA = pa.schema([("l", pa.int32()), ("r", pa.int32())])
+Rows = np.ndarray[Any, np.dtype[np.int32]]
+
+
+@dataclass(frozen=True, slots=True)
+class PartRef:
+    """A part of a bucket file, by path relative to the data folder."""
+
+    path: str
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Pairs between two parts, made by the shared join `join`."""
+
+    join: str
+    left: PartRef
+    right: PartRef
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of the result log; the n-th piece is the n-th record batch. Rows-only segments have no file."""
+
+    path: str
+    pieces: tuple[Piece, ...]
+    bytes: int
+
+    def references(self) -> frozenset[str]:
+        """Bucket files this segment needs."""
+        return frozenset(ref.path for piece in self.pieces for ref in (piece.left, piece.right))
+
+    def to_json(self) -> dict[str, Any]:
+        """As in a manifest."""
+        pieces = [[p.join, p.left.path, p.left.part, p.right.path, p.right.part, p.pairs] for p in self.pieces]
+        return {"path": self.path, "bytes": self.bytes, "pieces": pieces}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Segment:
+        """The inverse of `to_json`."""
+        pieces = tuple(Piece(j, PartRef(lp, ln), PartRef(rp, rn), n) for j, lp, ln, rp, rn, n in value["pieces"])
+        return cls(value["path"], pieces, value["bytes"])
+
+
+def write_pairs(path: Path, pieces: Iterable[tuple[Rows, Rows]]) -> int:
+    """Write the pairs of a segment; returns the file's size."""
+    with disk_errors(path.name):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with pa.OSFile(str(path), "wb") as file:
+            with pa.ipc.new_file(file, _SCHEMA) as writer:
+                for left, right in pieces:
+                    writer.write_batch(pa.RecordBatch.from_arrays([pa.array(left), pa.array(right)], schema=_SCHEMA))
+            return int(file.tell())
+
+
+def read_pairs(path: Path, numbers: Iterable[int]) -> Iterator[tuple[Rows, Rows]]:
+    """The pairs of some pieces of a segment, mapped into memory."""
+    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+    for number in numbers:
+        batch = reader.get_batch(number)
+        yield batch.column(0).to_numpy(), batch.column(1).to_numpy()

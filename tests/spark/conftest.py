@@ -1,0 +1,34 @@
+"""One Spark for all tests of this directory."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local Spark as weft needs it: UTC, ANSI, no UI, workers on this interpreter."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # py4j leaves a socket to the garbage collector
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("weft-tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.ansi.enabled", "true")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.python.unix.domain.socket.enabled", "true")
+            .config("spark.sql.streaming.stopTimeout", "20s")
+            .getOrCreate()
+        )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
