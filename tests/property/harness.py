@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,7 +42,7 @@ class CoreHarness:
         self.core.submit(create=[(name, bind(sql, self.core.streams)) for sql, name in items])
 
     def drop(self, name: str) -> None:
-        self.core.submit(drop=[self.core.names[name]])
+        self.core.submit(drop=[self.core.roster.names[name]])
 
     def batch(self, inputs: Mapping[str, Sequence[pa.RecordBatch]]) -> None:
         self._run(inputs, "")
@@ -98,11 +97,11 @@ class CoreHarness:
 
     def results(self, name: str) -> list[tuple[object, ...]]:
         record = self._record(name)
-        query = self.core.bound_query(record.id)
+        query = self.core.roster.bound_query(record.id)
         data = str(self.core.directory.path("data"))
         reading = plan_reading(record, query, self.core.streams, data=data)
         rows: list[tuple[object, ...]] = []
-        for chunk in chunks_of(reading, self.core.results):
+        for chunk in chunks_of(reading, self.core.inventory.results):
             table = read_chunk(reading, chunk)
             columns = [table.column(output.source).to_pylist() for output in query.outputs if output.source]
             assert len(columns) == len(query.outputs), "the harness projects plain columns only"
@@ -110,7 +109,7 @@ class CoreHarness:
         return rows
 
     def _record(self, name: str):  # type: ignore[no-untyped-def]
-        return max((r for r in self.core.records.values() if r.name == name), key=lambda r: int(r.id[1:]))
+        return max((r for r in self.core.roster.records.values() if r.name == name), key=lambda r: int(r.id[1:]))
 
 
 def _load(report: bytes) -> dict[str, object]:

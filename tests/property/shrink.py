@@ -18,16 +18,17 @@ Fails = Callable[[Schedule], bool]
 def shrink(schedule: Schedule, fails: Fails, *, seconds: float) -> Schedule:
     """A schedule that fails and from which no one part can be left out, or the best found in time."""
     until = monotonic() + seconds
-    best = schedule
-    progress = True
+    best, progress = schedule, True
     while progress and monotonic() < until:
         progress = False
-        for smaller in _smaller(best):
-            if monotonic() >= until:
-                break
+        position, candidates = 0, list(_smaller(best))
+        while position < len(candidates) and monotonic() < until:
+            smaller = candidates[position]
             if _weight(smaller) < _weight(best) and fails(smaller):
-                best, progress = smaller, True
-                break
+                # Go on at the same place: what was tried before it is unlikely to succeed now.
+                best, progress, candidates = smaller, True, list(_smaller(smaller))
+            else:
+                position += 1
     return best
 
 
@@ -50,15 +51,23 @@ def _step_weight(step: Step) -> int:
 def _smaller(schedule: Schedule) -> Iterator[Schedule]:
     """Schedules with something left out, largest parts first."""
     steps = schedule.steps
-    size = len(steps)
-    while size := size // 2:
-        for start in range(0, len(steps), size):
-            yield _repaired(schedule, (*steps[:start], *steps[start + size :]))
+    names = tuple({query.name: None for step in steps if isinstance(step, Create) for query in step.queries})
+    for some in _without_parts(names):
+        yield _repaired(schedule, tuple(_only(step, some) for step in steps))
+    for fewer in _without_parts(steps):
+        yield _repaired(schedule, fewer)
     for index, step in enumerate(steps):
         for lighter in _lighter(step):
             yield _repaired(schedule, (*steps[:index], lighter, *steps[index + 1 :]))
     if schedule.partitions > 1:
         yield replace(schedule, partitions=1)
+
+
+def _only(step: Step, names: tuple[str, ...]) -> Step:
+    """The step with no other queries than these."""
+    if isinstance(step, Create):
+        return replace(step, queries=tuple(query for query in step.queries if query.name in names))
+    return step
 
 
 def _lighter(step: Step) -> Iterator[Step]:

@@ -6,9 +6,12 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
+from tests.spark.support import Place
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +35,11 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def place(spark: SparkSession, tmp_path: Path) -> Iterator[Place]:
+    """A directory of its own for streams and an engine; whatever engine is open at the end is stopped."""
+    place = Place(tmp_path, spark)
+    yield place
+    place.close()

@@ -22,8 +22,16 @@ from weft.plan.expression import Call, Expression, to_sql
 from weft.plan.stream import FrameSource, Stream
 from weft.sql.bind import bind
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("_apart")]
 _CHUNK = 60
+
+
+@pytest.fixture
+def _apart(spark: SparkSession) -> Iterator[None]:
+    """Many expressions in one job, but each by itself: Spark would compute what two share before any guard."""
+    spark.conf.set("spark.sql.subexpressionElimination.enabled", "false")
+    yield
+    spark.conf.unset("spark.sql.subexpressionElimination.enabled")
 
 
 def test_the_corpus_is_large() -> None:

@@ -15,7 +15,7 @@ from weft.engine.analysis import check_types
 from weft.engine.core import Core
 from weft.engine.explain import explain_plan
 from weft.engine.query import Query
-from weft.engine.registry import check_name, save_stream
+from weft.engine.registry import check_name
 from weft.engine.sinks import Deliveries, Sink
 from weft.engine.streams import declare_stream
 from weft.errors import EngineStopped, InvalidSetting, UnknownQuery, WeftError
@@ -132,9 +132,7 @@ class Engine:
             restart = self._loop.running
             if restart:
                 self._loop.stop()
-            with self.core.lock:
-                save_stream(self.core.directory, stream)
-                self.core.add_stream(stream)
+            self.core.add_stream(stream)
             _log.info("stream declared", extra={"stream": name})
             if restart:
                 self._loop.start(self.core.streams, self._frames, self._trigger)
@@ -176,21 +174,19 @@ class Engine:
     def query(self, name: str) -> Query:
         """The query of this name: the live one, else the latest that had it."""
         with self.core.lock:
-            found = self.core.names.get(name) or next(
-                (r.id for r in reversed(list(self.core.records.values())) if r.name == name), None
-            )
+            found = self.core.roster.find(name)
         if found is None:
             raise UnknownQuery(f'query "{name}" does not exist', hint="engine.queries() lists the live ones.")
         return self.query_by_id(found)
 
     def query_by_id(self, query_id: QueryId) -> Query:
         """The handle of a query that is on record."""
-        return Query(self, query_id, self.core.name_of(query_id), None)
+        return Query(self, query_id, self.core.roster.name_of(query_id), None)
 
     def queries(self) -> list[Query]:
         """Live and pending queries."""
         with self.core.lock:
-            return [self.query_by_id(query_id) for query_id in self.core.names.values()]
+            return [self.query_by_id(query_id) for query_id in self.core.roster.names.values()]
 
     def explain(self) -> str:
         """The shared plan as text."""
@@ -225,7 +221,7 @@ class Engine:
         except WeftError:
             raise
         except Exception as error:
-            raise (self.error or to_user_error(error, before)) from error
+            raise self._user_error(error) from error
         return self.summaries[-1] if self.core.next_batch > before else None
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -233,7 +229,11 @@ class Engine:
         try:
             return self._loop.wait(timeout)
         except Exception as error:
-            raise (self.error or to_user_error(error, self.core.next_batch)) from error
+            raise self._user_error(error) from error
+
+    def _user_error(self, error: Exception) -> WeftError:
+        """What the batch itself said, rather than Spark's account of it."""
+        return self.error or to_user_error(error, self.core.next_batch)
 
     def stop(self) -> None:
         """Stop, deliver what is committed, give the path up; harmless when repeated."""
@@ -271,21 +271,20 @@ class Engine:
         self._note(manifest, seconds)
 
     def _note(self, manifest: Manifest, seconds: Mapping[str, float]) -> None:
-        failed = tuple(self.core.name_of(query) for query, _ in manifest.failed)
+        failed = tuple(self.core.roster.name_of(query) for query, _ in manifest.failed)
         summary = BatchSummary(
-            manifest.batch, dict(manifest.streams), manifest.pairs, len(self.core.live), failed, seconds
+            manifest.batch, dict(manifest.streams), manifest.pairs, len(self.core.roster.live), failed, seconds
         )
         self.summaries.append(summary)
         for name, totals in manifest.streams:
             for bad in totals.bad_files:
                 _log.error("file set aside", extra={"stream": name, "file": bad})
         for query, error in manifest.failed:
-            _log.warning("query failed", extra={"query": self.core.name_of(query), "error": error})
+            _log.warning("query failed", extra={"query": self.core.roster.name_of(query), "error": error})
         if self._keep is not None:
             self._trim(manifest.at - self._keep.total_seconds())
 
     def _trim(self, committed_before: float) -> None:
-        newer = next((m.batch for m in self.core.results if m.at >= committed_before), self.core.next_batch)
+        newer = next((m.batch for m in self.core.inventory.results if m.at >= committed_before), self.core.next_batch)
         undelivered = self.deliveries.oldest_undelivered()
         self.core.trim_results(newer if undelivered is None else min(newer, undelivered))
-

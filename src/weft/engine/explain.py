@@ -39,16 +39,16 @@ def explain_query(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> s
         lines.append(f"  {_relation_text(relation)}")
         store = next((store for store in plan.stores if store.id == side.store), None)
         if store is not None:
-            lines.append(f"    store {store.id}: {_store_text(store)}; shared with {_others(plan, store.slots, record)}")
+            lines.append(
+                f"    store {store.id}: {_store_text(store)}; shared with {_others(plan, store.slots, record)}"
+            )
     if query.is_join:
         left, right = (sides[1], sides[0]) if is_swapped(sides) else (sides[0], sides[1])
         assert left.index is not None and right.index is not None
         mine = join_id(left.store, left.index.id, right.store, right.index.id)
         keys = " AND ".join(f"{to_sql(pair.left)} = {to_sql(pair.right)}" for pair in query.keys)
         lines.append(f"  join {mine} on {keys}")
-        for join in plan.joins:
-            if join.id == mine:
-                lines.append(f"    shared with {_others(plan, join.slots, record)}")
+        lines += [f"    shared with {_others(plan, j.slots, record)}" for j in plan.joins if j.id == mine]
     lines += [f"  notice: {notice}" for notice in query.notices]
     return "\n".join(lines)
 

@@ -14,8 +14,8 @@ from weft.runtime.read import Chunk, Reading, chunks_of, plan_reading
 from weft.runtime.results import project, results_frame, to_rows
 
 if TYPE_CHECKING:
-    from weft.engine.core import Request
     from weft.engine.engine import Engine
+    from weft.engine.roster import Request
     from weft.engine.sinks import Sink
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,19 +36,19 @@ class Query:
 
     @property
     def _record(self) -> QueryRecord | None:
-        return self._core.records.get(self.id)
+        return self._core.roster.records.get(self.id)
 
     @property
     def sql(self) -> str:
         """The text it was created with."""
-        return self._core.bound[self.id].sql if self._record is None else self._record.sql
+        return self._core.roster.bound[self.id].sql if self._record is None else self._record.sql
 
     @property
     def state(self) -> str:
-        """"pending" until its first boundary, then "live", at last "dropped" or "failed"."""
+        """ "pending" until its first boundary, then "live", at last "dropped" or "failed"."""
         record = self._record
         if record is None:
-            return "pending" if self._core.is_pending(self.id) else "dropped"
+            return "pending" if self._core.roster.is_pending(self.id) else "dropped"
         if record.error:
             return "failed"
         return "live" if record.ended is None else "dropped"
@@ -78,7 +78,7 @@ class Query:
     def results(self) -> Any:
         """Spark DataFrame of the committed rows so far, in the query's own columns and types."""
         reading, chunks = self.read(0)
-        return results_frame(self._engine.spark, reading, chunks, self._core.bound_query(self.id).outputs)
+        return results_frame(self._engine.spark, reading, chunks, self._core.roster.bound_query(self.id).outputs)
 
     def tail(self, *, from_batch: int = 0, timeout: float | None = None) -> Iterator[Any]:
         """Rows as they are committed, beginning with those committed already.
@@ -108,25 +108,27 @@ class Query:
                     return False
                 if deadline is not None and time.monotonic() >= deadline:
                     return False
-                self._core.committed_event.wait(0.2)
+                self._core.committed.wait(0.2)
         return True
 
     def tables(self, first: int, last: int) -> Iterator[Any]:
         """Arrow tables of the rows committed by batches first … last − 1."""
         reading, chunks = self.read(first, last)
-        outputs = self._core.bound_query(self.id).outputs if self._record is not None else ()
+        outputs = self._core.roster.bound_query(self.id).outputs if self._record is not None else ()
         yield from project(self._engine.spark, reading, chunks, outputs) if chunks else ()
 
     def read(self, first: int, last: int | None = None) -> tuple[Reading, Sequence[Chunk]]:
         """How to read this query's rows, and where they are, for batches first … last − 1."""
         with self._core.lock:
             record = self._record
-            query = self._core.bound_query(self.id)
+            query = self._core.roster.bound_query(self.id)
             if record is None:
                 record = QueryRecord(self.id, self.name, query.sql, 0, self._core.next_batch, None, ended=0)
             data = str(self._core.directory.path("data"))
             reading = plan_reading(record, query, self._core.streams, data=data)
-            manifests = [m for m in self._core.results if first <= m.batch and (last is None or m.batch < last)]
+            manifests = [
+                m for m in self._core.inventory.results if first <= m.batch and (last is None or m.batch < last)
+            ]
         return reading, list(chunks_of(reading, manifests))
 
     def deliver_to(self, sink: Sink) -> None:
@@ -138,7 +140,7 @@ class Query:
         record = self._record
         if record is None:
             return f"query {self.name} ({self.id}): {self.state}\n  {self.sql}"
-        return explain_query(record, self._core.bound_query(self.id), self._core.plan)
+        return explain_query(record, self._core.roster.bound_query(self.id), self._core.plan)
 
     def drop(self) -> None:
         """Stop the query at the next boundary; its committed results stay readable. Harmless when repeated."""

@@ -57,7 +57,9 @@ def _stream(value: dict[str, Any]) -> Stream:
     source = value["source"]
     return Stream(
         name=value["name"],
-        schema=Schema(tuple(Field(name, DataType(Kind(kind), p, s, text)) for name, kind, p, s, text in value["schema"])),
+        schema=Schema(
+            tuple(Field(name, DataType(Kind(kind), p, s, text)) for name, kind, p, s, text in value["schema"])
+        ),
         time=value["time"],
         lateness=timedelta(seconds=value["lateness"]),
         retain=None if value["retain"] is None else timedelta(seconds=value["retain"]),

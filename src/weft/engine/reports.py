@@ -14,9 +14,7 @@ from weft.state.journal import Manifest, StreamTotals
 from weft.state.segment import Segment
 
 
-def gather(
-    batch: int, reports: Sequence[Mapping[str, Any]], program: Program, live: Iterable[LiveQuery]
-) -> Manifest:
+def gather(batch: int, reports: Sequence[Mapping[str, Any]], program: Program, live: Iterable[LiveQuery]) -> Manifest:
     """The manifest of a batch from its tasks' reports."""
     new = {value["path"]: Bucket.from_json(value) for report in reports for value in report.get("buckets", ())}
     merged = [Bucket.from_json(value) for report in reports for value in report.get("merged", ())]

@@ -108,7 +108,7 @@ class Deliveries:
         self._stopping = True
         if self._thread is not None:
             with self._engine.core.lock:
-                self._engine.core.committed_event.notify_all()
+                self._engine.core.committed.notify_all()
             self._thread.join()
             self._thread = None
             self.flush()
@@ -120,7 +120,7 @@ class Deliveries:
         while not self._stopping:
             with core.lock:
                 if core.next_batch == seen:
-                    core.committed_event.wait(0.5)
+                    core.committed.wait(0.5)
                 seen = core.next_batch
             self.flush()
 
@@ -131,7 +131,7 @@ class Deliveries:
         directory = self._engine.core.directory
         saved = directory.read_json("sinks", query.id + ".json")
         with self._engine.core.lock:
-            batches = [m.batch for m in self._engine.core.results if m.batch >= saved["delivered"]]
+            batches = [m.batch for m in self._engine.core.inventory.results if m.batch >= saved["delivered"]]
         try:
             for batch in batches:
                 tables = list(query.tables(batch, batch + 1))

@@ -24,10 +24,10 @@ class Files:
     schema: str | None
 
 
-def files(  # noqa: PLR0913
+def files(
     path: str | os.PathLike[str],
     *,
-    format: str = "parquet",  # noqa: A002
+    format: str = "parquet",
     schema: str | None = None,
     max_files_per_batch: int | None = None,
     options: Mapping[str, str] | None = None,
@@ -52,7 +52,7 @@ def files(  # noqa: PLR0913
     return Files(FileSource(os.path.abspath(path), kind, max_files_per_batch, pairs, on_bad_file), schema)
 
 
-def declare_stream(  # noqa: PLR0913
+def declare_stream(
     name: str,
     source: Any,
     *,

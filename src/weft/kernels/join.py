@@ -26,7 +26,7 @@ _Windows = tuple[_Distances, Times, _Steps, _Steps]
 
 _CHUNK = 4_000_000
 _NO_ROWS = frozen(np.empty(0), np.int32)
-_LINEAR = 8
+_LINEAR = 12
 _GALLOP = 16
 _TURN = 4096
 
@@ -218,6 +218,8 @@ def _match(left: _Lane, right: _Lane, wanted: Words, low: int, high: int, state:
     hr, tr, sr, rr = right
     indexed_l, indexed_r = len(rl) > 0, len(rr) > 0
     gallop_l, gallop_r = len(hl) > _GALLOP * len(hr), len(hr) > _GALLOP * len(hl)
+    # A left row outside of these would need partners outside of the range of times.
+    earliest, latest = TIME_MIN + max(low, 0), TIME_MAX + min(high, 0)
     i, j, end, begin, m = state
     n = 0
     while i < len(hl) and j < len(hr):
@@ -237,7 +239,9 @@ def _match(left: _Lane, right: _Lane, wanted: Words, low: int, high: int, state:
         oldest = _minus(tl[a], high) if high < TIME_MAX else TIME_MIN
         newest = _minus(tl[a], low) if low > TIME_MIN else TIME_MAX
         stop = end
-        if end - j > _GALLOP:
+        if tl[a] < earliest or tl[a] > latest:
+            stop = begin
+        elif end - j > _GALLOP:
             begin = _first_since(tr, rr, begin, end, oldest)
             if newest < TIME_MAX:
                 stop = _first_since(tr, rr, begin, end, newest + 1)
@@ -266,6 +270,15 @@ def _match(left: _Lane, right: _Lane, wanted: Words, low: int, high: int, state:
 
 
 @nb.njit(cache=True, nogil=True)
+def _meet(first: Words, a: int, second: Words, b: int, mask: Words, sets: Words, row: int) -> bool:
+    """Whether the query-sets of two rows have a slot of the mask and of a row of sets in common."""
+    for w in range(len(mask)):  # noqa: SIM110 - numba has no any()
+        if first[a, w] & second[b, w] & mask[w] & sets[row, w]:
+            return True
+    return False
+
+
+@nb.njit(cache=True, nogil=True)
 def _admit(left: _Lane, right: _Lane, windows: _Windows, mask: Words, ia: Rows, ib: Rows) -> int:
     """Keep the pairs some slot of the mask admits, at the front of the arrays; returns how many."""
     _, tl, sl, _ = left
@@ -277,25 +290,12 @@ def _admit(left: _Lane, right: _Lane, windows: _Windows, mask: Words, ia: Rows, 
     for k in range(len(ia)):
         a, b = ia[k], ib[k]
         distance = _minus(tl[a], tr[b])
-        at = 0
-        for c in range(len(block_cuts)):
-            at += block_cuts[c] <= distance
-        hit = False
-        w = 0
-        while not hit and w < len(mask):
-            hit = sl[a, w] & sr[b, w] & mask[w] & sure[at, w] != 0
-            w += 1
-        if hit:
-            ia[n], ib[n] = a, b
-            n += 1
-            continue
+        at = _rank(block_cuts, 0, len(block_cuts), distance)
+        hit = _meet(sl, a, sr, b, mask, sure, at)
         rank = at * block
-        if block > 1:
+        if block > 1 and not hit:
             rank += _rank(cuts, rank, min(rank + block - 1, len(cuts)), distance)
-            w = 0
-            while not hit and w < len(mask):
-                hit = sl[a, w] & sr[b, w] & mask[w] & plain[rank, w] != 0
-                w += 1
+            hit = _meet(sl, a, sr, b, mask, plain, rank)
         earlier, later = min(tl[a], tr[b]), max(tl[a], tr[b])
         g = 0
         while not hit and g < len(slides):
@@ -305,11 +305,11 @@ def _admit(left: _Lane, right: _Lane, windows: _Windows, mask: Words, ia: Rows, 
                 window = earlier - since
                 size = size_ends[g] + g + _rank(size_cuts, size_ends[g], size_ends[g + 1], _minus(later, window))
                 start = start_ends[g] + g + _rank(start_cuts, start_ends[g], start_ends[g + 1], window)
-                w = 0
-                while not hit and w < len(mask):
+                for w in range(len(mask)):
                     both = sl[a, w] & sr[b, w] & mask[w] & sliding[rank, w]
-                    hit = both & size_sets[size, w] & start_sets[start, w] != 0
-                    w += 1
+                    if both & size_sets[size, w] & start_sets[start, w]:
+                        hit = True
+                        break
             g += 1
         ia[n], ib[n] = a, b
         n += hit

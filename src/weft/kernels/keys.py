@@ -149,15 +149,15 @@ def _check_partitions(partitions: int) -> None:
 def _canonical(column: Column) -> _Canonical:
     array = _single_array(column)
     kind = array.type
-    valid = None if array.null_count == 0 else pc.is_valid(array).to_numpy(zero_copy_only=False)
     if pa.types.is_null(kind):
-        return _Words(frozen(np.zeros(len(array)), np.int64), valid, 0)
+        return _Words(frozen(np.zeros(len(array)), np.int64), np.zeros(len(array), np.bool_), 0)
+    valid = _validity(array)
     if pa.types.is_large_binary(kind):
         return _bytes(array, valid)
     if pa.types.is_decimal128(kind):
         return _Pairs(_buffer(array, np.int64, 2), valid, 64 if kind.precision <= 18 else 128)
     if pa.types.is_floating(kind):
-        return _Words(_float_bits(_buffer(array, kind.to_pandas_dtype())), valid, 64)
+        return _Words(_float_bits(_buffer(array, np.float32 if kind.bit_width == 32 else np.float64)), valid, 64)
     values = _buffer(array, _INTEGERS[kind.bit_width])
     return _Words(frozen(values, np.int64), valid, kind.bit_width)
 
@@ -170,7 +170,7 @@ def _single_array(column: Column) -> pa.Array:
     target = _plain_type(column.type)
     if isinstance(column, pa.ChunkedArray):
         chunks = [_plain_array(chunk, target) for chunk in column.chunks]
-        return chunks[0] if len(chunks) == 1 else pa.concat_arrays([pa.array([], target), *chunks])
+        return chunks[0] if len(chunks) == 1 else pa.concat_arrays([pa.nulls(0, target), *chunks])
     return _plain_array(column, target)
 
 
@@ -216,6 +216,14 @@ _BYTES = (
     pa.types.is_fixed_size_binary,
 )
 _KEPT = (pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_decimal128, pa.types.is_null)
+
+
+def _validity(array: pa.Array) -> Flags | None:
+    """From the bitmap itself: pyarrow's own conversion would import pandas into every worker."""
+    if array.null_count == 0:
+        return None
+    bits = np.unpackbits(np.frombuffer(array.buffers()[0], np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)].view(np.bool_)
 
 
 def _bytes(array: pa.Array, valid: Flags | None) -> _Bytes:

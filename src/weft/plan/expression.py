@@ -182,7 +182,8 @@ def _literal_sql(literal: Literal) -> str:
         case Kind.STRING:
             return quote_string(str(value))
         case Kind.DATE:
-            return f"DATE'{value}'"
+            assert isinstance(value, date)
+            return f"DATE'{value.isoformat()}'"
         case Kind.TIMESTAMP:
             assert isinstance(value, datetime)
             return f"TIMESTAMP'{value:%Y-%m-%d %H:%M:%S.%f}+00:00'"

@@ -45,7 +45,9 @@ def read_files(
                 raise
             _set_aside(Path(path), Path(quarantine) / stream.name, error)
             bad.append(f"{path}: {error.detail}")
-    empty = pa.table({f.name: pa.nulls(0, pa.null() if f.type.kind is Kind.OTHER else arrow_type(f.type)) for f in wanted})
+    empty = pa.table(
+        {f.name: pa.nulls(0, pa.null() if f.type.kind is Kind.OTHER else arrow_type(f.type)) for f in wanted}
+    )
     return (pa.concat_tables(tables) if tables else empty), tuple(bad)
 
 
@@ -105,7 +107,7 @@ def _decode_json(path: str, wanted: Sequence[Field] | None) -> pa.Table:
     plain = pa.schema([(f.name, pa.string() if pa.types.is_timestamp(f.type) else f.type) for f in schema])
     options = pa.json.ParseOptions(explicit_schema=plain) if wanted is not None else None
     table = pa.json.read_json(path, read_options=pa.json.ReadOptions(use_threads=False), parse_options=options)
-    for name in wanted and [f.name for f in schema] or ():
+    for name in (wanted and [f.name for f in schema]) or ():
         if name not in table.column_names:
             table = table.append_column(name, pa.nulls(table.num_rows, plain.field(name).type))
     return table

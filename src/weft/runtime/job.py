@@ -46,30 +46,32 @@ class BatchRunner:
 def _run_batch(frame: DataFrame, program: Program, task: BatchTask, shared: Broadcast[Program]) -> list[dict[str, Any]]:
     failures: dict[str, str] = {}
     try:
-        reports = _run(frame, program, task, shared, failures)
+        reports = _run(frame, program, task, shared=shared, failures=failures)
     except Exception:
         # Only expressions that Spark itself evaluates can fail the whole job; they are found out and left out.
         failures = _failing_expressions(frame, program, task, shared)
         if not failures:
             raise
-        reports = _run(frame, program, task, shared, failures)
+        reports = _run(frame, program, task, shared=shared, failures=failures)
     return [*reports, {"opaque_failures": failures}] if failures else reports
 
 
 def _run(
-    frame: DataFrame, program: Program, task: BatchTask, shared: Broadcast[Program], failures: Mapping[str, str]
+    frame: DataFrame, program: Program, task: BatchTask, *, shared: Broadcast[Program], failures: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    parts = list(_tagged(frame, program, task, shared, failures))
+    parts = list(_tagged(frame, program, task, shared=shared, failures=failures))
     tagged = reduce(DataFrame.unionByName, parts).repartitionById(task.partitions, "part")
     done = tagged.mapInArrow(partial(_probe_task, shared, task), _REPORT)
     return [json.loads(bytes(row.item)) for row in done.collect()]
 
 
 def _tagged(
-    frame: DataFrame, program: Program, task: BatchTask, shared: Broadcast[Program], failures: Mapping[str, str]
+    frame: DataFrame, program: Program, task: BatchTask, *, shared: Broadcast[Program], failures: Mapping[str, str]
 ) -> Iterator[DataFrame]:
     """Tag tasks: one branch for all file streams that weft decodes and evaluates itself, one per other stream."""
-    fast = [name for name, tag in program.streams.items() if isinstance(tag.stream.source, FileSource) and not tag.opaque]
+    fast = [
+        name for name, tag in program.streams.items() if isinstance(tag.stream.source, FileSource) and not tag.opaque
+    ]
     if fast:
         yield files_of(frame, fast).mapInArrow(partial(_tag_files, shared, task), _TAGGED)
     for name, tag in program.streams.items():
@@ -90,8 +92,7 @@ def _rows(frame: DataFrame, task: BatchTask, shared: Broadcast[Program], tag: St
 def _with_opaque(rows: DataFrame, tag: StreamTag, task: BatchTask, failures: Mapping[str, str]) -> DataFrame:
     """Add what only Spark can compute. Columns go by number from here: `mapInArrow` trips over dots and quotes."""
     columns = [F.col(quote(name)) for name in tag.columns]
-    for part in tag.opaque:
-        columns.append(F.lit(None).cast("boolean") if part.sql in failures else _guarded(part, tag, task))
+    columns += [F.lit(None) if part.sql in failures else _guarded(part, tag, task) for part in tag.opaque]
     return rows.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))
 
 
@@ -114,7 +115,7 @@ def _failing_expressions(
             rows = _rows(frame, task, shared, tag)
             try:
                 rows.select(_guarded(part, tag, task)).write.format("noop").mode("overwrite").save()
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 found[part.sql] = str(error).splitlines()[0]
     return found
 
@@ -123,15 +124,18 @@ def _tag_files(shared: Broadcast[Program], task: BatchTask, batches: Batches) ->
     _prepare_worker()
     program = shared.value
     tables = (
-        (name, *read_files(program.streams[name].stream, urls, columns=program.streams[name].columns, quarantine=task.quarantine))
+        (
+            name,
+            *read_files(
+                program.streams[name].stream, urls, columns=program.streams[name].columns, quarantine=task.quarantine
+            ),
+        )
         for name, urls in _paths(batches).items()
     )
     yield from _items(tag_stage(program, task, tables))
 
 
-def _tag_rows(
-    shared: Broadcast[Program], task: BatchTask, stream: str, batches: Batches
-) -> Iterator[pa.RecordBatch]:
+def _tag_rows(shared: Broadcast[Program], task: BatchTask, stream: str, batches: Batches) -> Iterator[pa.RecordBatch]:
     _prepare_worker()
     tag = shared.value.streams[stream]
     names = [*tag.columns, *(part.sql for part in tag.opaque)]
@@ -183,7 +187,9 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 def _items(items: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
     for part, item in items:
-        yield pa.RecordBatch.from_arrays([pa.array([part], pa.int32()), pa.array([item], pa.binary())], names=["part", "item"])
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([part], pa.int32()), pa.array([item], pa.binary())], names=["part", "item"]
+        )
 
 
 _prepared = False
@@ -197,4 +203,3 @@ def _prepare_worker() -> None:
         gc.collect()
         gc.freeze()
         _prepared = True
-

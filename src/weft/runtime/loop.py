@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -67,10 +68,10 @@ class Loop:
         return not status["isTriggerActive"] and status["message"].startswith("Waiting for next trigger")
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the query ends by itself; raises what ended it."""
+        """Wait until the query ends by itself, for at least `timeout` seconds; raises what ended it."""
         if self._query is None:
             return True
-        ended = self._query.awaitTermination(timeout) if timeout is not None else self._query.awaitTermination()
+        ended = self._query.awaitTermination(None if timeout is None else ceil(timeout))
         return ended is None or ended
 
     def stop(self) -> None:

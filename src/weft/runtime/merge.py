@@ -48,11 +48,14 @@ def merge_buckets(program: Program, task: BatchTask, partition: int, *, paths: S
         piece
         for bucket in chosen
         for view in open_parts(Path(task.data) / bucket.path, _overlapping(bucket, low, high))
-        if (piece := _piece(program, task, store, view, (low, high))) is not None
+        if (piece := _piece(program, task, store, view=view, span=(low, high))) is not None
     ]
     if not pieces:
         return []
-    rows, sets = pa.concat_tables([p[0] for p in pieces], promote_options="default"), np.concatenate([p[1] for p in pieces])
+    rows, sets = (
+        pa.concat_tables([p[0] for p in pieces], promote_options="default"),
+        np.concatenate([p[1] for p in pieces]),
+    )
     batch = rows.combine_chunks().to_batches()[0]
     order = sort_order(batch.column(HASH).to_numpy(), batch.column(TIME).to_numpy())
     batch, sets = batch.take(pa.array(order)), sets[order]
@@ -61,9 +64,9 @@ def merge_buckets(program: Program, task: BatchTask, partition: int, *, paths: S
     name = f"{task.batch:012d}/{store.id}-{task.attempt}-m{partition}-{uuid4().hex[:12]}.arrow"
     schema = bucket_schema(batch.schema, epoch=task.batch, words=program.words)
     size = write_bucket(Path(task.data) / name, schema, [batch])
-    slots = from_words(np.bitwise_or.reduce(sets, axis=0))
+    slots = Slots(from_words(np.bitwise_or.reduce(sets, axis=0)))
     part = Part(low, high, len(times), int(times.min()), int(times.max()), slots)
-    return [Bucket(name, store.id, task.batch, (part,), size)]
+    return [Bucket(name, store.id, store.stream, task.batch, (part,), size)]
 
 
 def _overlapping(bucket: Bucket, low: int, high: int) -> list[int]:
@@ -71,7 +74,7 @@ def _overlapping(bucket: Bucket, low: int, high: int) -> list[int]:
 
 
 def _piece(
-    program: Program, task: BatchTask, store: Store, view: PartView, span: tuple[int, int]
+    program: Program, task: BatchTask, store: Store, *, view: PartView, span: tuple[int, int]
 ) -> tuple[pa.Table, Array] | None:
     """The rows of a part that lie in the range and are still wanted, with row-wise index hashes."""
     sets = _resized(view.sets, program.words) & to_words(task.masks.get(view.epoch, Slots(0)), program.words)

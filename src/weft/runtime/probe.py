@@ -161,7 +161,8 @@ def _matches(program: Program, task: BatchTask, mine: _Range, both: _Both) -> It
             for left_number, left_part in mine.parts(left):
                 for right_number, right_part in mine.parts(right):
                     if _may_match(probe, mask, left_part, right_part):
-                        match = _join_parts(program, probe, mine, mask, ((left, left_number), (right, right_number)))
+                        parts = ((left, left_number), (right, right_number))
+                        match = _join_parts(program, probe, mine, mask=mask, parts=parts)
                         if len(match.left_rows):
                             yield match
 
@@ -174,13 +175,16 @@ def _meaning(task: BatchTask, program: Program, bucket: Bucket) -> Slots:
 def _may_match(probe: JoinProbe, mask: Slots, left: Part, right: Part) -> bool:
     if not mask & left.slots & right.slots or left.low > right.high or right.low > left.high:
         return False
-    return probe.windows.reachable(
-        min_l=left.min_time, max_l=left.max_time, min_r=right.min_time, max_r=right.max_time
-    )
+    return probe.windows.reachable(min_l=left.min_time, max_l=left.max_time, min_r=right.min_time, max_r=right.max_time)
 
 
 def _join_parts(
-    program: Program, probe: JoinProbe, mine: _Range, mask: Slots, parts: tuple[tuple[Bucket, int], tuple[Bucket, int]]
+    program: Program,
+    probe: JoinProbe,
+    mine: _Range,
+    *,
+    mask: Slots,
+    parts: tuple[tuple[Bucket, int], tuple[Bucket, int]],
 ) -> _Match:
     (left, left_number), (right, right_number) = parts
     join = probe.join

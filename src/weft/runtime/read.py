@@ -121,9 +121,7 @@ def read_chunk(reading: Reading, chunk: Chunk) -> pa.Table:
     data = Path(reading.data)
     left = open_part(data / chunk.left[0], chunk.left[1])
     if not chunk.pairs:
-        selected = select_rows(
-            left.times, left.sets, slot=reading.slot, sliding=reading.sliding, start=reading.start
-        )
+        selected = select_rows(left.times, left.sets, slot=reading.slot, sliding=reading.sliding, start=reading.start)
         return _build(reading, [(left, pa.array(selected.positions))], selected)
     right = open_part(data / chunk.right[0], chunk.right[1])
     if min(left.epoch, right.epoch) < reading.created:

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.kernels.bitset import from_words, to_words
+from weft.kernels.bitset import from_words, slots_of, to_words
 from weft.kernels.evaluate import EvaluationError, evaluate
 from weft.kernels.keys import hash_keys, hash_range
 from weft.kernels.order import sort_order
+from weft.plan.changelog import NO_SLOTS, Slots
 from weft.plan.expression import Column
 from weft.plan.shared import Index, Store, key_column, key_text
 from weft.runtime.task import BatchTask, Program, RoleTag, StreamTag
@@ -124,8 +125,7 @@ def _fill_stores(tagged: _Tagged, role: RoleTag) -> Iterator[Bucket]:
         try:
             bucket = _fill_store(tagged, store, sets, wanted)
         except EvaluationError as error:
-            slots = from_words(to_words(store.slots, tagged.program.words))
-            tagged.report.failures |= {slot: str(error) for slot in range(slots.bit_length()) if slots >> slot & 1}
+            tagged.report.failures |= dict.fromkeys(slots_of(store.slots), str(error))
             continue
         if bucket is not None:
             yield bucket
@@ -164,8 +164,8 @@ def _fill_store(tagged: _Tagged, store: Store, sets: Array, wanted: Array) -> Bu
 
 def _describe(low: int, high: int, times: Array, sets: Array) -> Part:
     if len(times) == 0:
-        return Part(low, high, 0, 0, 0, from_words(np.zeros(1, np.uint64)))
-    slots = from_words(np.bitwise_or.reduce(sets, axis=0))
+        return Part(low, high, 0, 0, 0, NO_SLOTS)
+    slots = Slots(from_words(np.bitwise_or.reduce(sets, axis=0)))
     return Part(low, high, len(times), int(times.min()), int(times.max()), slots)
 
 
@@ -174,7 +174,7 @@ def _write(tagged: _Tagged, store: Store, parts: list[pa.RecordBatch], described
     name = f"{task.batch:012d}/{store.id}-{task.attempt}-{uuid4().hex[:12]}.arrow"
     schema = bucket_schema(parts[0].schema, epoch=task.batch, words=tagged.program.words)
     size = write_bucket(Path(task.data) / name, schema, parts)
-    return Bucket(name, store.id, task.batch, tuple(described), size)
+    return Bucket(name, store.id, store.stream, task.batch, tuple(described), size)
 
 
 class _Keys:
@@ -184,7 +184,7 @@ class _Keys:
         self._rows = rows
         self._wanted = wanted
 
-    def reordered(self, order: Array) -> _Keys:
+    def reordered(self, order: Array | slice) -> _Keys:
         return _Keys(self._rows, self._wanted[order])
 
     def values(self, key: tuple[Any, ...]) -> list[pa.Array]:

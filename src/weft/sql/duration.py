@@ -21,9 +21,9 @@ _SIZES = {
 }  # fmt: skip
 UNITS = frozenset(_SIZES)
 
-_PART = r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})\s*[a-zµμ]+"
+_PART = r"[+-]?\s*(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})\s*[a-zµμ]+"
 _WHOLE = re.compile(rf"\s*{_PART}(?:\s*,?\s*{_PART})*\s*", re.IGNORECASE)
-_SPLIT = re.compile(r"([+-]?[0-9.]+)\s*([a-zµμ]+)", re.IGNORECASE)
+_SPLIT = re.compile(r"([+-]?)\s*([0-9.]+)\s*([a-zµμ]+)", re.IGNORECASE)
 
 
 def read_micros(text: str) -> int | None:
@@ -34,11 +34,11 @@ def read_micros(text: str) -> int | None:
     if len(text) > 200 or not _WHOLE.fullmatch(text):
         return None
     total = Decimal(0)
-    for number, unit in _SPLIT.findall(text):
+    for sign, number, unit in _SPLIT.findall(text):
         size = _SIZES.get(unit.lower())
         if size is None:
             return None
-        total += Decimal(number) * size
+        total += Decimal(sign + number) * size
     return int(total) if total == int(total) else None
 
 

@@ -108,7 +108,7 @@ def _type_of(node: exp.Expr, scope: Scope) -> DataType | None:
         resolved = scope.resolve(column)
         if resolved.path:
             raise NeedsSpark
-        return Column(combined_name(resolved.relation, resolved.field.name), resolved.field.type)
+        return Column(resolved.field.name, resolved.field.type)
 
     try:
         return translate(node, name).type

@@ -232,7 +232,7 @@ def _syntax_error(error: ParseError) -> QuerySyntaxError:
     elif "Unexpected token" in description:
         what = f'unexpected "{word[:40]}"'
     elif description.startswith(("Expecting ", "Expected ")):
-        what = f'expected {description.split(" ", 1)[1][:40]} but found "{word[:40]}"'
+        what = f'expected "{description.split(" ", 1)[1][:40]}" but found "{word[:40]}"'
     else:
         what = description.partition("<")[0].strip().rstrip(".").lower()[:120].replace(MARK, "")
     return QuerySyntaxError(f"{what} at line {line}, column {column}")

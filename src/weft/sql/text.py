@@ -37,7 +37,12 @@ def default_name(node: exp.Expr) -> str:
         paren.replace(strip(paren))
     for column in list(holder.find_all(exp.Column)):
         column.replace(exp.to_identifier(column.name, quoted=False))
-    for binary in list(holder.this.find_all(exp.Binary)):
+    for literal in list(holder.find_all(exp.Literal)):
+        if isinstance(literal.parent, exp.TryCast) and not literal.is_string:
+            literal.parent.replace(literal)  # 10L
+        elif not isinstance(literal.parent, exp.Cast | exp.Interval):
+            literal.set("is_string", False)
+    for binary in list(holder.this.find_all(exp.Binary, exp.In, exp.Not)):
         if not isinstance(binary, exp.Dot | exp.PropertyEQ | exp.Kwarg):
             paren = exp.Paren()
             binary.replace(paren)

@@ -27,6 +27,10 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.IntDiv: "int_div", exp.Mod: "mod",
 }  # fmt: skip
+# A node with anything else set (the parser keeps adding options) says more than the handlers below read.
+_UNDERSTOOD = frozenset(
+    "this expression expressions low high ifs default to safe typed is_string table db catalog negate".split()
+)
 _DATE_PARTS = {"year": "year", "month": "month", "day": "day", "dayofmonth": "day"}
 _TIME_PARTS = {"hour": "hour", "minute": "minute", "second": "second"}
 _TEXT_TESTS = {"startswith": "starts_with", "endswith": "ends_with", "contains": "contains"}
@@ -36,6 +40,8 @@ def translate(node: exp.Expr, names: Names) -> Expression:
     """The typed expression of a node; raises `NeedsSpark` where the algebra ends and `TypeMismatch` as Spark would."""
     node = strip(node)
     kind = type(node)
+    if any(value and key not in _UNDERSTOOD for key, value in node.args.items()):
+        raise NeedsSpark
     if kind in _COMPARISONS:
         return compare(_COMPARISONS[kind], translate(node.this, names), translate(node.expression, names))
     if kind in _ARITHMETIC:
@@ -132,8 +138,6 @@ def _between(node: exp.Expr, names: Names) -> Expression:
 
 
 def _in(node: exp.Expr, names: Names) -> Expression:
-    if {key for key, value in node.args.items() if value} != {"this", "expressions"}:
-        raise NeedsSpark
     return membership(translate(node.this, names), [translate(item, names) for item in node.expressions])
 
 
@@ -143,7 +147,8 @@ def _like(node: exp.Expr, names: Names, escape: str = "\\") -> Expression:
         raise NeedsSpark
     _check_pattern(pattern.value, escape)
     extra = () if escape == "\\" else (Literal(escape, STRING),)
-    return Call("like", (value, pattern, *extra), BOOLEAN)
+    like = Call("like", (value, pattern, *extra), BOOLEAN)
+    return Call("not", (like,), BOOLEAN) if node.args.get("negate") else like
 
 
 def _check_pattern(pattern: str, escape: str) -> None:

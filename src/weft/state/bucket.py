@@ -57,6 +57,7 @@ class Bucket:
 
     path: str
     store: StoreId
+    stream: str
     epoch: int
     parts: tuple[Part, ...]
     bytes: int
@@ -89,6 +90,7 @@ class Bucket:
         return {
             "path": self.path,
             "store": self.store,
+            "stream": self.stream,
             "epoch": self.epoch,
             "bytes": self.bytes,
             "parts": [[p.low, p.high, p.rows, p.min_time, p.max_time, hex(p.slots)] for p in self.parts],
@@ -97,8 +99,12 @@ class Bucket:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Bucket:
         """The inverse of `to_json`."""
-        parts = tuple(Part(*numbers, Slots(int(slots, 16))) for *numbers, slots in value["parts"])
-        return cls(value["path"], StoreId(value["store"]), value["epoch"], parts, value["bytes"])
+        parts = tuple(
+            Part(low, high, rows, min_time, max_time, Slots(int(slots, 16)))
+            for low, high, rows, min_time, max_time, slots in value["parts"]
+        )
+        store = StoreId(value["store"])
+        return cls(value["path"], store, value["stream"], value["epoch"], parts, value["bytes"])
 
 
 def bucket_schema(rows: pa.Schema, *, epoch: int, words: int) -> pa.Schema:
@@ -128,7 +134,8 @@ class PartView:
 
     def column(self, name: str) -> np.ndarray[Any, Any]:
         """A fixed-width column without NULLs as an array."""
-        return self.rows.column(name).to_numpy(zero_copy_only=True)
+        values: np.ndarray[Any, Any] = self.rows.column(name).to_numpy(zero_copy_only=True)
+        return values
 
 
 def open_part(path: Path, part: int) -> PartView:

@@ -56,10 +56,16 @@ def entries(
     return [WindowEntry(slot, draw(bounds), draw(SLIDING), draw(starts)) for slot in slots]
 
 
+def near(bounds: TimeBounds, distance: int) -> bool:
+    """Whether bounds admit a distance; an end at the end of the range of times is none."""
+    low = TIME_MIN if bounds.low is None else bounds.low
+    high = TIME_MAX if bounds.high is None else bounds.high
+    return low <= max(min(distance, TIME_MAX), TIME_MIN) <= high
+
+
 def admits(entry: WindowEntry, left: int, right: int) -> bool:
     """What the semantics say about one query and one pair."""
-    low, high = entry.bounds.low, entry.bounds.high
-    if (low is not None and left - right < low) or (high is not None and left - right > high):
+    if not near(entry.bounds, left - right):
         return False
     if entry.sliding is None:
         return True
@@ -145,6 +151,15 @@ def test_long_runs_of_one_key(bounds: TimeBounds) -> None:
     right = _bucket([7] * 90 + [2**64 - 1] * 30, random.integers(-30, 30, 120).tolist())
     check(left, right, [WindowEntry(0, bounds, None, None)], 1)
     check(left, right, [WindowEntry(0, bounds, None, None), WindowEntry(3, TimeBounds(0, 0), None, None)], 15)
+
+
+@pytest.mark.parametrize("bounds", [TimeBounds(5, None), TimeBounds(None, -5), TimeBounds(-5, 5), EVERYTHING])
+def test_partners_beyond_the_range_of_times(bounds: TimeBounds) -> None:
+    times = [TIME_MIN, TIME_MIN + 3, TIME_MIN + 9, 0, TIME_MAX - 9, TIME_MAX - 3, TIME_MAX]
+    for copies in (1, 4):
+        left, right = (_bucket([1] * 7 * copies, times * copies) for _ in "lr")
+        check(left, right, [WindowEntry(0, bounds, None, None)], 1)
+        check(left, right, [WindowEntry(0, bounds, None, None), WindowEntry(1, TimeBounds(2, 3), None, None)], 3)
 
 
 def test_many_windows_are_looked_up_by_rank() -> None:

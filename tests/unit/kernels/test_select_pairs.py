@@ -33,6 +33,13 @@ def windows_of(times: list[int], sliding: Sliding, start: int | None) -> list[in
     return [w for w in candidates if w % slide == 0 and w >= first]
 
 
+def near(bounds: TimeBounds, distance: int) -> bool:
+    """Whether bounds admit a distance; an end at the end of the range of times is none."""
+    low = TIME_MIN if bounds.low is None else bounds.low
+    high = TIME_MAX if bounds.high is None else bounds.high
+    return low <= max(min(distance, TIME_MAX), TIME_MIN) <= high
+
+
 def entries_of(selected: Selected) -> list[tuple[int, int | None]]:
     """(position, window) in order."""
     if selected.window_start is None:
@@ -75,8 +82,7 @@ def test_pairs_of_one_query(data: st.DataObject, far: bool, slot: int, sliding: 
     for position, (a, b) in enumerate(pairs):
         (t, bits), (u, other) = left[a], right[b]
         wanted = (bits % 2 ** (64 * words) & other) >> slot & 1
-        near = (bounds.low is None or t - u >= bounds.low) and (bounds.high is None or t - u <= bounds.high)
-        if wanted and near:
+        if wanted and near(bounds, t - u):
             expected += [(position, w) for w in (windows_of([t, u], sliding, start) if sliding else [None])]
     assert entries_of(selected) == expected
 

@@ -1,0 +1,131 @@
+"""Outcomes of all rounds as one table, as JSON, and against the bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from weft.bench.case import Case, Outcome, System, Variant
+
+GIGABYTE = 1 << 30
+BARS_OVER_SPARK = {1: 8.0, 20: 100.0}
+"""How many times as fast as plain Structured Streaming weft has to be, by the number of queries."""
+BAR_OVER_SPIKE = 0.8
+MOST_QUERIES, MOST_MEMORY = 1000, 4 * GIGABYTE
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One case over all rounds: medians of the speed, the largest of the memory."""
+
+    case: Case
+    rows_per_second: float
+    batch_seconds: float
+    pss: int
+    rss: int
+    over_spark: float | None
+    over_spike: float | None
+    note: str
+
+    @property
+    def query_rows_per_second(self) -> float:
+        """Input rows times queries that see them."""
+        return self.rows_per_second * self.case.queries
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A bar, what was measured, and whether that is enough."""
+
+    what: str
+    measured: float
+    bar: float
+    met: bool
+
+
+def summarize(outcomes: Iterable[tuple[Case, Outcome]]) -> list[Line]:
+    """One line per case, in the order in which cases first appear, compared with the best of Spark at the same N."""
+    rounds: dict[Case, list[Outcome]] = {}
+    for case, outcome in outcomes:
+        rounds.setdefault(case, []).append(outcome)
+    speeds = {case: median(outcome.rows_per_second for outcome in each) for case, each in rounds.items()}
+    return [
+        Line(
+            case=case,
+            rows_per_second=speeds[case],
+            batch_seconds=median(outcome.batch_seconds for outcome in each),
+            pss=max(outcome.pss for outcome in each),
+            rss=max(outcome.rss for outcome in each),
+            over_spark=_ratio(case, speeds, System.SPARK),
+            over_spike=_ratio(case, speeds, System.SPIKE),
+            note=each[-1].note,
+        )
+        for case, each in rounds.items()
+    ]
+
+
+def _ratio(case: Case, speeds: dict[Case, float], base: System) -> float | None:
+    """How many times as fast as the best of `base` with as many queries; None if there is nothing to compare."""
+    best = max(
+        (speed for other, speed in speeds.items() if other.system is base and other.queries == case.queries),
+        default=0.0,
+    )
+    return speeds[case] / best if best and case.system is System.WEFT else None
+
+
+def verdicts(lines: Sequence[Line]) -> list[Verdict]:
+    """The bars that these lines can be held against."""
+    found = []
+    for line in lines:
+        number = line.case.queries
+        if line.case.system is not System.WEFT or line.case.variant is not Variant.PLAIN or line.case.files > 1:
+            continue
+        if line.over_spark is not None and number in BARS_OVER_SPARK:
+            found.append(_at_least(f"weft over Spark at N = {number}", line.over_spark, BARS_OVER_SPARK[number]))
+        if line.over_spike is not None:
+            found.append(_at_least(f"weft over the spike at N = {number}", line.over_spike, BAR_OVER_SPIKE))
+        if number == MOST_QUERIES:
+            what = f"peak memory in GB at N = {number}, at most"
+            found.append(Verdict(what, line.pss / GIGABYTE, MOST_MEMORY / GIGABYTE, line.pss <= MOST_MEMORY))
+    return found
+
+
+def _at_least(what: str, measured: float, bar: float) -> Verdict:
+    return Verdict(what, measured, bar, measured >= bar)
+
+
+def to_table(lines: Sequence[Line]) -> Table:
+    """For the terminal."""
+    table = Table(title="input rows per second of the whole set of N queries")
+    table.add_column("system")
+    for heading in ("N", "rows/s", "batch ms", "query-rows/s", "peak MB", "× Spark", "× spike"):
+        table.add_column(heading, justify="right")
+    table.add_column("note")
+    for line in lines:
+        table.add_row(
+            line.case.label,
+            f"{line.case.queries:,}",
+            f"{line.rows_per_second:,.0f}",
+            f"{line.batch_seconds * 1000:,.0f}",
+            f"{line.query_rows_per_second:,.0f}",
+            f"{line.pss / (1 << 20):,.0f}",
+            _times(line.over_spark),
+            _times(line.over_spike),
+            line.note,
+        )
+    return table
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:,.2f}"
+
+
+def to_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """The same for programs."""
+    return [
+        asdict(line) | {"label": line.case.label, "query_rows_per_second": line.query_rows_per_second} for line in lines
+    ]

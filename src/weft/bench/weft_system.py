@@ -1,0 +1,96 @@
+"""A case on weft: one engine, all queries created before the first batch, everything that is there processed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.streaming.query import StreamingQuery
+
+from weft.bench.case import Case, Digest, Outcome, Variant
+from weft.bench.data import SCHEMA, STREAMS
+from weft.bench.measure import Batch, rate_alone, to_batch
+from weft.bench.workload import window_joins
+from weft.engine import Engine, Query
+from weft.engine.streams import files
+from weft.runtime.loop import AVAILABLE_NOW
+
+_POLL = 0.005
+_CHECKED = {20: 3}
+"""How many queries' results are compared with DuckDB, where it is not one."""
+
+
+def run_weft(case: Case, folder: Path, limit: float) -> Outcome:
+    """Measure a case over the files under `folder`, for at most `limit` seconds."""
+    with Engine(folder / "state", partitions=os.cpu_count() or 1) as engine:
+        for name in STREAMS:
+            engine.stream(name, _source(case, engine, folder / name), time="ts", lateness="0 seconds")
+        queries = engine.create_many([query.weft_sql() for query in window_joins(case.queries)])
+        engine.start(AVAILABLE_NOW)
+        streaming = engine.spark.streams.active[0]
+        deadline = time.monotonic() + limit
+        if case.variant is Variant.DELIVERED:
+            outcome = _deliver(case, engine, queries, deadline)
+        else:
+            engine.wait(limit)
+            outcome = rate_alone(finished_batches(engine, streaming), case.batch_rows)
+        if not engine.wait(0):  # a failure is raised here
+            return replace(outcome, note=f"stopped after {limit:.0f} s")
+        return replace(outcome, digests=_digests(case, queries))
+
+
+def _source(case: Case, engine: Engine, path: Path) -> Any:
+    if case.variant is Variant.ROWS:
+        return engine.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", case.files).parquet(str(path))
+    return files(path, schema=SCHEMA, max_files_per_batch=case.files)
+
+
+def finished_batches(engine: Engine, streaming: StreamingQuery) -> list[Batch]:
+    """The batches of a running or ended engine: times as Spark reports them, rows as weft counted them."""
+    rows = {summary.batch: summary.rows for summary in list(engine.summaries)}
+    batches = [to_batch(progress) for progress in streaming.recentProgress]
+    return [replace(batch, rows=rows[batch.number]) for batch in batches if batch.number in rows]
+
+
+def _deliver(case: Case, engine: Engine, queries: Sequence[Query], deadline: float) -> Outcome:
+    """Read the rows of all queries out as batches are committed; a batch lasts until the last of them is read."""
+    delivered, done, since, rows = list[Batch](), 0, time.monotonic(), 0
+    while time.monotonic() < deadline:
+        running = engine.running  # asked first: what is committed before it ends is seen below
+        committed = engine.summaries[-1].batch + 1 if engine.summaries else 0
+        for batch in range(done, committed):
+            rows += sum(table.num_rows for query in queries for table in query.tables(batch, batch + 1))
+            now = time.monotonic()
+            delivered.append(Batch(batch, since, now - since, case.batch_rows))
+            since = now
+        if done == committed and not running:
+            break
+        done = committed
+        time.sleep(_POLL)
+    return replace(rate_alone(delivered, case.batch_rows), note=f"{rows:,} result rows read")
+
+
+def _digests(case: Case, queries: Sequence[Query]) -> dict[int, Digest]:
+    chosen = queries[: _CHECKED.get(case.queries, 1)]
+    return {number: digest_of(query) for number, query in enumerate(chosen)}
+
+
+def digest_of(query: Query) -> Digest:
+    """The digest of all rows a query has so far."""
+    total = Digest()
+    for table in query.tables(0, 1 << 62):
+        total = total.plus(table_digest(table))
+    return total
+
+
+def table_digest(table: pa.Table) -> Digest:
+    """The digest of rows with the columns of the workload's queries."""
+    values = [pc.sum(table[name], min_count=0).as_py() for name in ("k", "a_f0", "b_f0")]
+    apart = pc.subtract(table["a_ts"].cast(pa.int64()), table["b_ts"].cast(pa.int64()))
+    return Digest(table.num_rows, values[0], values[1] + 1000 * values[2], pc.sum(apart, min_count=0).as_py())

@@ -1,0 +1,125 @@
+"""What is on disk: buckets of the state, manifests of the result log, and who still needs which file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from weft.optimize.weave import sides_of
+from weft.plan.changelog import LiveQuery, QueryId, Slots
+from weft.plan.shared import StoreId
+from weft.plan.stream import Stream
+from weft.plan.window import to_micros
+from weft.state.bucket import Bucket
+from weft.state.compaction import choose_merges
+from weft.state.directory import Directory
+from weft.state.journal import Manifest
+from weft.state.reach import Horizons, horizons, is_reachable
+
+Live = Mapping[QueryId, LiveQuery]
+
+
+class Inventory:
+    """Files and their meaning; a file goes when neither a live query nor a retained result can reach it."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self.buckets: dict[str, Bucket] = {}
+        self.masks: dict[int, Slots] = {}
+        """cl(e, now) per epoch e that still has rows: slots whose bits mean the same query today."""
+        self.results: list[Manifest] = []
+        self._references: Counter[str] = Counter()
+
+    def forget_meaning(self, changed: Slots) -> None:
+        """The changelog-set of a boundary, ANDed into the changelog-set of every epoch (AStream eq. 4.2)."""
+        self.masks = {epoch: Slots(mask & ~changed) for epoch, mask in self.masks.items()}
+
+    def fold(self, manifest: Manifest, live: Slots) -> None:
+        """Take in what a batch made; its rows were tagged for the slots `live`."""
+        for path in manifest.merged_away:
+            self.buckets.pop(path, None)
+        self.buckets |= {bucket.path: bucket for bucket in manifest.buckets}
+        self.masks[manifest.batch] = live
+        self.add_result(manifest)
+
+    def add_result(self, manifest: Manifest) -> None:
+        """A batch whose results can be read."""
+        self.results.append(manifest)
+        self._references.update(manifest.result_files())
+
+    def merges(self, live: Live, streams: Mapping[str, Stream]) -> tuple[tuple[str, ...], ...]:
+        """Small buckets that the next batch should merge."""
+        reaches: dict[StoreId, int | None] = {}
+        for store, limits in horizons(live.values(), _stores(live), dict.fromkeys(streams, 0)).items():
+            oldest = [limit for limit, _ in limits]
+            reaches[store] = None if None in oldest else -min(limit for limit in oldest if limit is not None)
+        return choose_merges(self.buckets.values(), reaches)
+
+    # ---- garbage
+
+    def collect(self, live: Live, streams: Mapping[str, Stream], max_times: Mapping[str, int]) -> None:
+        """Free the buckets that no live query and no retain period can reach any more."""
+        watermarks = {name: newest - to_micros(streams[name].lateness) for name, newest in max_times.items()}
+        limits = horizons(live.values(), _stores(live), watermarks)
+        gone = [b for b in self.buckets.values() if not self._is_needed(b, limits, streams[b.stream], max_times)]
+        for bucket in gone:
+            del self.buckets[bucket.path]
+        epochs = {bucket.epoch for bucket in self.buckets.values()}
+        self.masks = {epoch: mask for epoch, mask in self.masks.items() if epoch in epochs}
+        merged = self.results[-1].merged_away if self.results else ()
+        self._unlink([*(bucket.path for bucket in gone), *merged])
+
+    def _is_needed(self, bucket: Bucket, limits: Horizons, stream: Stream, max_times: Mapping[str, int]) -> bool:
+        newest = max_times.get(stream.name)
+        retained = None if stream.retain is None or newest is None else newest - to_micros(stream.retain)
+        return is_reachable(bucket, self.masks.get(bucket.epoch, Slots(0)), limits, retained)
+
+    def trim(self, before: int) -> None:
+        """Forget the results of batches older than `before` and free what only they needed."""
+        old = [manifest for manifest in self.results if manifest.batch < before]
+        self.results = self.results[len(old) :]
+        for manifest in old:
+            files = manifest.result_files()
+            self._references.subtract(files)
+            self._unlink(files)
+        self._references += Counter()
+
+    def _unlink(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.buckets and not self._references[name]:
+                path = self._directory.path("data", *name.split("/"))
+                path.unlink(missing_ok=True)
+                try:
+                    path.parent.rmdir()
+                except OSError:
+                    continue
+
+    def remove_rubbish(self, next_batch: int) -> None:
+        """Files that no manifest names are leftovers of batches that never were."""
+        for batch, folder in self._directory.numbered("data"):
+            if batch >= next_batch:
+                self._directory.remove_tree("data", folder.name)
+                continue
+            for path in folder.iterdir():
+                name = f"{folder.name}/{path.name}"
+                if name not in self.buckets and not self._references[name]:
+                    path.unlink(missing_ok=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """As in a checkpoint; the result log has files of its own."""
+        return {
+            "buckets": [bucket.to_json() for bucket in self.buckets.values()],
+            "masks": {str(epoch): hex(mask) for epoch, mask in self.masks.items()},
+        }
+
+    def load(self, value: dict[str, Any]) -> None:
+        """The inverse of `to_json`."""
+        self.buckets = {bucket["path"]: Bucket.from_json(bucket) for bucket in value["buckets"]}
+        self.masks = {int(epoch): Slots(int(mask, 16)) for epoch, mask in value["masks"].items()}
+
+
+def _stores(live: Live) -> dict[str, tuple[StoreId, ...]]:
+    return {
+        query: tuple(side.store for side in sides_of(each.query, each.record.route)) for query, each in live.items()
+    }

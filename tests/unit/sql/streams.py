@@ -1,0 +1,44 @@
+"""The streams the SQL tests bind against."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from weft.plan.expression import to_sql
+from weft.plan.query import BoundQuery
+from weft.plan.stream import FrameSource, Stream
+from weft.sql import bind, parse_schema
+
+
+def stream(name: str, ddl: str, time: str = "ts") -> Stream:
+    return Stream(name, parse_schema(ddl), time, timedelta(seconds=5), None, FrameSource())
+
+
+STREAMS = {
+    "purchases": stream(
+        "purchases",
+        "ts timestamp, userID bigint, gemPack int, price int, cost decimal(10,2), ratio double, score float, "
+        "name string, day date, ok boolean, tiny tinyint, tags array<string>, addr struct<city:string,zip:int>, "
+        "local timestamp_ntz, raw binary",
+    ),
+    "ads": stream("ads", "ts timestamp, userID bigint, gemPack int, fee decimal(12,3), label string, shown timestamp"),
+    "odd": stream("odd", "`event time` timestamp, `a.b` int, `we``ird` string, `select` int", "event time"),
+}
+
+
+def bound(text: str) -> BoundQuery:
+    return bind(text, STREAMS)
+
+
+def predicate(condition: str) -> str:
+    """The predicate that one condition on purchases becomes, as text."""
+    found = bound(f"SELECT ts FROM purchases WHERE {condition}").relations[0].predicate
+    return "" if found is None else to_sql(found)
+
+
+def join(on: str, first: str = "[RANGE 5 SECONDS]", second: str = "[RANGE 5 SECONDS]") -> BoundQuery:
+    return bound(f"SELECT 1 AS one FROM purchases {first} p JOIN ads {second} a ON {on}")
+
+
+def keys(query: BoundQuery) -> list[tuple[str, str, str]]:
+    return [(to_sql(key.left), to_sql(key.right), key.type.ddl()) for key in query.keys]
