@@ -40,7 +40,7 @@ def run_weft(case: Case, folder: Path, limit: float) -> Outcome:
         else:
             engine.wait(limit)
             outcome = rate_alone(finished_batches(engine, streaming), case.batch_rows)
-        if not engine.wait(0):  # a failure is raised here
+        if not engine.wait(1):  # a failure is raised here
             return replace(outcome, note=f"stopped after {limit:.0f} s")
         return replace(outcome, digests=_digests(case, queries))
 
