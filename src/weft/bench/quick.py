@@ -22,11 +22,13 @@ from rich.console import Console
 from weft.bench.alone import disagreements
 from weft.bench.case import Case, Outcome, System, Variant
 from weft.bench.data import Load, generate
-from weft.bench.report import Line, Verdict, summarize, to_json, to_table, verdicts
+from weft.bench.report import Line, summarize, to_json, to_table, verdicts
 from weft.bench.run import run_child
 
 _SHORT = 14
 """Event-seconds of the cases whose batches take seconds: ten measured ones after the warm-up."""
+_NARROWEST = 120
+"""Columns of a terminal that the table needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,19 @@ class Settings:
     cases: tuple[Case, ...]
     spike: Path | None
     json: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Outcomes of all rounds, and which results were wrong."""
+
+    outcomes: tuple[tuple[Case, Outcome], ...]
+    wrong: tuple[str, ...]
+
+    @property
+    def lines(self) -> list[Line]:
+        """One per case."""
+        return summarize(self.outcomes)
 
 
 def weft_cases(counts: Iterable[int], load: Load) -> Iterator[Case]:
@@ -100,25 +115,21 @@ def parse(arguments: Sequence[str]) -> Settings:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, compare with DuckDB, print and write; 1 if a result was wrong or a case failed."""
+    """Measure, compare with DuckDB, print and write; 1 if a result was wrong or a case of weft failed."""
     settings = parse(sys.argv[1:] if arguments is None else arguments)
-    console = Console()
-    measured, wrong = measure(settings, console)
-    lines = summarize(measured)
-    judged = verdicts(lines)
-    console.print(to_table(lines))
-    _print_verdicts(console, judged, wrong)
+    console = Console(width=max(_NARROWEST, Console().width))
+    found = measure(settings, console)
+    console.print(to_table(found.lines))
+    _print_verdicts(console, found)
     settings.json.parent.mkdir(parents=True, exist_ok=True)
-    settings.json.write_text(
-        json.dumps(_document(settings, measured, lines, judged, wrong), indent=1), encoding="utf-8"
-    )
+    settings.json.write_text(json.dumps(_document(settings, found), indent=1), encoding="utf-8")
     console.print(f"figures: {settings.json}")
-    failed = [case.label for case, outcome in measured if not outcome.batches and case.system is System.WEFT]
-    return 1 if wrong or failed else 0
+    failed = [case.label for case, outcome in found.outcomes if not outcome.batches and case.system is System.WEFT]
+    return 1 if found.wrong or failed else 0
 
 
-def measure(settings: Settings, console: Console) -> tuple[list[tuple[Case, Outcome]], list[str]]:
-    """Run all cases in all rounds; returns their outcomes, and which results were not right."""
+def measure(settings: Settings, console: Console) -> Found:
+    """Run all cases in all rounds, one process each."""
     measured, wrong = list[tuple[Case, Outcome]](), list[str]()
     with tempfile.TemporaryDirectory(prefix="weft-bench-", ignore_cleanup_errors=True) as name:
         data = Path(name)
@@ -130,37 +141,31 @@ def measure(settings: Settings, console: Console) -> tuple[list[tuple[Case, Outc
                 measured.append((case, outcome))
                 what = f"round {turn + 1}: {case.label}, N = {case.queries}"
                 console.print(f"{what}: {outcome.rows_per_second:,.0f} rows/s {outcome.note}", highlight=False)
-                if turn == 0:
-                    wrong += disagreements(case, outcome.digests, data)
-    return measured, wrong
+                wrong += disagreements(case, outcome.digests, data)
+    return Found(tuple(measured), tuple(wrong))
 
 
-def _print_verdicts(console: Console, judged: Sequence[Verdict], wrong: Sequence[str]) -> None:
-    for verdict in judged:
+def _print_verdicts(console: Console, found: Found) -> None:
+    for verdict in verdicts(found.lines):
         met = "met" if verdict.met else "MISSED"
         console.print(f"{verdict.what}: {verdict.measured:,.2f} (bar {verdict.bar:g}): {met}", highlight=False)
-    for line in wrong:
+    for line in found.wrong:
         console.print(f"WRONG RESULT: {line}", highlight=False)
-    if not wrong:
-        console.print("all compared results equal those of DuckDB alone")
+    if not found.wrong:
+        compared = sum(len(outcome.digests) for _, outcome in found.outcomes)
+        console.print(f"{compared} results compared, all equal to those of DuckDB alone", highlight=False)
 
 
-def _document(
-    settings: Settings,
-    measured: Sequence[tuple[Case, Outcome]],
-    lines: Sequence[Line],
-    judged: Sequence[Verdict],
-    wrong: Sequence[str],
-) -> dict[str, Any]:
+def _document(settings: Settings, found: Found) -> dict[str, Any]:
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "rounds": settings.rounds,
         "limit_seconds": settings.limit,
-        "lines": to_json(lines),
-        "bars": [asdict(verdict) for verdict in judged],
-        "wrong_results": list(wrong),
-        "outcomes": [{"case": case.to_json(), "outcome": outcome.to_json()} for case, outcome in measured],
+        "lines": to_json(found.lines),
+        "bars": [asdict(verdict) for verdict in verdicts(found.lines)],
+        "wrong_results": found.wrong,
+        "outcomes": [{"case": case.to_json(), "outcome": outcome.to_json()} for case, outcome in found.outcomes],
     }
 
 

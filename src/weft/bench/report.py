@@ -104,7 +104,6 @@ def to_table(lines: Sequence[Line]) -> Table:
     table.add_column("system")
     for heading in ("N", "rows/s", "batch ms", "query-rows/s", "peak MB", "× Spark", "× spike"):
         table.add_column(heading, justify="right")
-    table.add_column("note")
     for line in lines:
         table.add_row(
             line.case.label,
@@ -115,7 +114,6 @@ def to_table(lines: Sequence[Line]) -> Table:
             f"{line.pss / (1 << 20):,.0f}",
             _times(line.over_spark),
             _times(line.over_spike),
-            line.note,
         )
     return table
 

@@ -1,5 +1,4 @@
-"""Result rows per query, counted a few queries at a time: reading everybody's results every second would be the
-most expensive part of the demo."""
+"""Result rows per query, counted a few queries at a time: to read everybody's every second would cost too much."""
 
 from __future__ import annotations
 
@@ -13,12 +12,15 @@ from weft.runtime.read import read_chunk
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Result rows of a query, committed by batches before `batch`; counted at `at` (monotonic seconds)."""
+    """Result rows of a query, committed by batches before `batch`; counted at `at` (monotonic seconds).
+
+    `per_second` is since the count before; None at the first.
+    """
 
     count: int
     batch: int
     at: float
-    per_second: float
+    per_second: float | None
 
 
 class RowCounter:
@@ -50,5 +52,5 @@ class RowCounter:
         reading, chunks = query.read(0 if known is None else known.batch, next_batch)
         fresh = sum(read_chunk(reading, chunk).num_rows for chunk in chunks)
         if known is None:
-            return Rows(fresh, next_batch, now, 0.0)
+            return Rows(fresh, next_batch, now, None)
         return Rows(known.count + fresh, next_batch, now, fresh / (now - known.at))

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from weft.demo.generate import Written
 from weft.errors import InternalError
 
+_SETTLING = 10
+"""Batches after which watermarks no longer depend on files that were removed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
@@ -25,6 +28,12 @@ class Ledger:
         self._written = written
         self._waiting: dict[str, deque[Written]] = {}
         self.arrivals: list[Arrival] = []
+        self.kept_from = 0
+
+    @property
+    def complete_from(self) -> int:
+        """The first batch for which all that could matter is still here."""
+        return self.kept_from + _SETTLING if self.kept_from else 0
 
     def note(self, batch: int, rows: Mapping[str, int]) -> None:
         """Batch `batch` has read so many rows of each stream; they are whole files."""
@@ -49,4 +58,5 @@ class Ledger:
         for arrival in self.arrivals:
             if arrival.batch < before:
                 arrival.file.path.unlink(missing_ok=True)
+        self.kept_from = before
         self.arrivals = [arrival for arrival in self.arrivals if arrival.batch >= before]

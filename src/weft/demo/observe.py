@@ -11,8 +11,9 @@ from statistics import median
 
 from weft.demo.count import RowCounter, Rows
 from weft.demo.ledger import Ledger
+from weft.demo.peek import batches_from, plan_and_watermarks
+from weft.demo.workload import DemoQuery
 from weft.engine import Engine, Query
-from weft.plan.changelog import QueryRecord
 from weft.plan.shared import SharedPlan, key_text
 from weft.state.journal import Manifest
 
@@ -39,7 +40,7 @@ class QueryFigures:
     """A query as a line of the view; `rows` is None until they are counted."""
 
     name: str
-    sql: str
+    brief: str
     state: str
     age: timedelta
     complete_from: datetime | None
@@ -88,8 +89,7 @@ class Observer:
         self._engine = engine
         self._ledger = ledger
         self._counter = RowCounter()
-        self._handles: dict[str, tuple[Query, float]] = {}
-        self._ended: dict[str, float] = {}
+        self._shown: dict[str, _Shown] = {}
         self._next = 0
         self._recent: deque[Manifest] = deque(maxlen=_RECENT + 1)
         self._rows: Counter[str] = Counter()
@@ -98,6 +98,7 @@ class Observer:
         self._created = 0
         self._batch_seconds: deque[float] = deque(maxlen=_REMEMBERED)
         self._event_seconds: deque[float] = deque(maxlen=_REMEMBERED)
+        self._deployments: deque[float] = deque(maxlen=_REMEMBERED)
 
     @property
     def rows(self) -> int:
@@ -109,27 +110,22 @@ class Observer:
         """The first batch not seen yet."""
         return self._next
 
-    def add(self, queries: Iterable[Query]) -> None:
-        """Queries were created."""
-        for query in queries:
-            self._handles[query.name] = (query, time.monotonic())
-            self._created += 1
+    def add(self, asked: DemoQuery, query: Query) -> None:
+        """A query was created."""
+        self._shown[query.name] = _Shown(asked.brief, query, time.monotonic())
+        self._created += 1
 
     def poll(self) -> None:
         """Take in the batches committed since the last time."""
-        core = self._engine.core
-        with core.lock:
-            fresh = [manifest for manifest in list(core.results)[-_REMEMBERED:] if manifest.batch >= self._next]
-            records = [record for record in core.records.values() if fresh and _lived(record, fresh[0].batch)]
-            streams_of = {r.id: {relation.stream for relation in core.bound_query(r.id).relations} for r in records}
+        fresh, readers = batches_from(self._engine, self._next)
         summaries = {summary.batch: summary for summary in list(self._engine.summaries)[-_REMEMBERED:]}
         for manifest in fresh:
             rows = {name: totals.rows for name, totals in manifest.streams}
             self._ledger.note(manifest.batch, rows)
             self._rows.update(rows)
             self._late.update({name: totals.late for name, totals in manifest.streams})
-            living = [record for record in records if record.created <= manifest.batch and _lived(record, manifest.batch)]
-            self._rows_apart += sum(rows.get(stream, 0) for record in living for stream in streams_of[record.id])
+            reading = [reader.streams for reader in readers if reader.was_live(manifest.batch)]
+            self._rows_apart += sum(rows.get(stream, 0) for streams in reading for stream in streams)
             newest = [totals.max_time for _, totals in manifest.streams if totals.max_time is not None]
             if newest and manifest.batch:
                 self._event_seconds.append(manifest.at - max(newest) / 1_000_000)
@@ -140,16 +136,13 @@ class Observer:
 
     def count(self, names: Sequence[str], *, seconds: float) -> None:
         """Count result rows of some queries, for about so long; the longest uncounted first."""
-        handles = [self._handles[name][0] for name in names if name in self._handles]
-        self._counter.count(handles, self._next, seconds=seconds)
+        queries = [self._shown[name].query for name in names if name in self._shown]
+        self._counter.count(queries, self._next, seconds=seconds)
 
     def figures(self, elapsed: timedelta, duration: timedelta | None) -> Figures:
         """The state of things."""
         queries = self._queries()
-        with self._engine.core.lock:
-            plan = self._engine.core.plan
-            watermarks = self._engine.core.watermarks()
-        waits = [query.deployment_latency for query, _ in self._handles.values()]
+        plan, watermarks = plan_and_watermarks(self._engine)
         live = sum(query.state in ("pending", "live") for query in queries)
         return Figures(
             elapsed=elapsed,
@@ -161,11 +154,7 @@ class Observer:
             created=self._created,
             ended=self._created - live,
             sharing=_sharing(plan, self._rows.total(), self._rows_apart),
-            latency=Latency(
-                tuple(self._batch_seconds),
-                tuple(self._event_seconds),
-                tuple(wait.total_seconds() for wait in waits if wait is not None),
-            ),
+            latency=Latency(tuple(self._batch_seconds), tuple(self._event_seconds), tuple(self._deployments)),
         )
 
     def _streams(self, watermarks: Mapping[str, int]) -> tuple[StreamFigures, ...]:
@@ -181,25 +170,41 @@ class Observer:
                 self._late[name],
                 _instant(watermarks[name]) if name in watermarks else None,
             )
-            for name in self._engine.core.streams
+            for name in (stream.name for stream in self._engine.streams())
         )
 
     def _queries(self) -> tuple[QueryFigures, ...]:
         """Newest first; those that ended a moment ago are still there."""
-        now, shown = time.monotonic(), []
-        for name, (query, since) in reversed(self._handles.items()):
-            state = query.state
-            if state in ("dropped", "failed"):
-                ended = self._ended.setdefault(name, now)
-                if now - ended > _SHOWN_AFTER_END.total_seconds():
-                    continue
-            age = timedelta(seconds=now - since)
-            shown.append(QueryFigures(name, query.sql, state, age, query.complete_from, self._counter.of(name)))
-        return tuple(shown)
+        now = time.monotonic()
+        lines = []
+        for name, shown in reversed(list(self._shown.items())):
+            shown.look(now, self._deployments)
+            if shown.ended is not None and now - shown.ended > _SHOWN_AFTER_END.total_seconds():
+                del self._shown[name]
+                continue
+            age = timedelta(seconds=now - shown.since)
+            start = shown.query.complete_from
+            lines.append(QueryFigures(name, shown.brief, shown.state, age, start, self._counter.of(name)))
+        return tuple(lines)
 
 
-def _lived(record: QueryRecord, batch: int) -> bool:
-    return record.ended is None or record.ended > batch
+@dataclass(slots=True)
+class _Shown:
+    """A query from its creation until it is no longer shown."""
+
+    brief: str
+    query: Query
+    since: float
+    state: str = "pending"
+    ended: float | None = None
+
+    def look(self, now: float, deployments: deque[float]) -> None:
+        before, self.state = self.state, self.query.state
+        wait = self.query.deployment_latency
+        if before == "pending" != self.state and wait is not None:
+            deployments.append(wait.total_seconds())
+        if self.state in ("dropped", "failed") and self.ended is None:
+            self.ended = now
 
 
 def _instant(micros: int) -> datetime:
@@ -208,7 +213,10 @@ def _instant(micros: int) -> datetime:
 
 def _sharing(plan: SharedPlan, rows_read: int, rows_apart: int) -> Sharing:
     stores = [
-        (f"{store.stream} {f'by {_plain(key_text(store.route))}' if store.route else 'selected'}", store.slots.bit_count())
+        (
+            f"{store.stream} {f'by {_plain(key_text(store.route))}' if store.route else 'selected'}",
+            store.slots.bit_count(),
+        )
         for store in plan.stores
     ]
     joins = []

@@ -38,6 +38,13 @@ class DemoQuery:
         joins = "".join(f" JOIN {other} ON {self.join_condition()}" for other in others)
         return f"SELECT {', '.join(self.outputs)} FROM {first}{joins} WHERE {' AND '.join(self.conditions())}"
 
+    @property
+    def brief(self) -> str:
+        """On one short line: relations, window, conditions."""
+        who = "⋈".join(relation.alias for relation in self.relations)
+        window = window_text(self.window).strip("[]").replace(" SECONDS", "s") + " " if self.window is not None else ""
+        return f"{who} {window}{' AND '.join(self.conditions())}"
+
     def join_condition(self) -> str:
         """Equality of the keys."""
         left, right = self.relations

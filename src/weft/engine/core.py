@@ -59,7 +59,11 @@ class Core:
         with self.lock:
             request = self.roster.request(create, drop)
             if self.running is None:
-                self._apply_pending()
+                try:
+                    self._apply_pending()
+                except BaseException:
+                    self.roster.cancel(request)
+                    raise
             return request
 
     def add_stream(self, stream: Stream) -> None:

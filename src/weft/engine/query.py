@@ -104,7 +104,8 @@ class Query:
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._core.lock:
             while self._core.next_batch <= done:
-                if not self._engine.running and self._core.running is None:
+                idle = not self._engine.running and self._core.running is None
+                if idle or self.state == "dropped":
                     return False
                 if deadline is not None and time.monotonic() >= deadline:
                     return False

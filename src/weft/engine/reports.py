@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from weft.plan.changelog import LiveQuery, QueryId
-from weft.plan.expression import Expression, Opaque, conjuncts
+from weft.plan.expression import Expression, Opaque, conjuncts, guard_opaque
 from weft.runtime.task import Program
 from weft.state.bucket import Bucket
 from weft.state.journal import Manifest, StreamTotals
@@ -72,7 +72,7 @@ def _failed(reports: Sequence[Mapping[str, Any]], live: Iterable[LiveQuery]) -> 
 def _opaque_parts(query: LiveQuery) -> Iterable[Opaque]:
     parts: list[Expression] = []
     for relation in query.query.relations:
-        parts += conjuncts(relation.predicate)
+        parts += conjuncts(guard_opaque(relation.predicate))
     for pair in query.query.keys:
         parts += [pair.left, pair.right]
     return [part for part in parts if isinstance(part, Opaque)]

@@ -91,6 +91,14 @@ class Roster:
         self.pending.append(request)
         return request
 
+    def cancel(self, request: Request) -> None:
+        """Undo a request that could not be made durable: it was never acknowledged."""
+        self.pending.remove(request)
+        for query, name, _ in request.created:
+            del self.names[name], self.bound[query]
+        for query in request.dropped:
+            self.names[self.name_of(query)] = query
+
     def _check_names(self, names: Sequence[str], leaving: Sequence[QueryId]) -> None:
         for name in names:
             if names.count(name) > 1 or (name in self.names and self.names[name] not in leaving):

@@ -81,24 +81,3 @@ def free_slots(taken: Slots, count: int) -> tuple[int, ...]:
 def words_for(taken: Slots) -> int:
     """64-bit words a query-set needs; unused slots at the end are given back."""
     return max(1, (taken.bit_length() + 63) // 64)
-
-
-@dataclass(frozen=True, slots=True)
-class ChangelogSets:
-    """`kept[e]`: slots whose meaning has not changed since epoch e, for every epoch that still has tuples.
-
-    This is cl(e, now) of AStream (eq. 4.1–4.2), kept by dynamic programming: each boundary ANDs its own
-    changelog-set into all of them.
-    """
-
-    kept: tuple[tuple[int, Slots], ...] = ()
-
-    def mask(self, epoch: int) -> Slots:
-        """cl(epoch, now); epochs never seen have lost everything."""
-        return dict(self.kept).get(epoch, NO_SLOTS)
-
-    def advance(self, changed: Slots, *, epoch: int, live: Slots, epochs: Iterable[int]) -> ChangelogSets:
-        """The masks after a boundary: `changed` slots lose their meaning, `epoch` starts with `live`."""
-        wanted = set(epochs)
-        old = [(e, Slots(mask & ~changed)) for e, mask in self.kept if e in wanted and e != epoch]
-        return ChangelogSets((*old, (epoch, live)))

@@ -99,17 +99,23 @@ def conjuncts(expression: Expression | None) -> Iterator[Expression]:
             yield expression
 
 
-def is_opaque(expression: Expression) -> bool:
-    """Whether any part needs Spark to evaluate it."""
-    match expression:
-        case Opaque():
-            return True
-        case Call(args=args):
-            return any(is_opaque(arg) for arg in args)
-        case Column() | Literal():
-            return False
-        case _:
-            assert_never(expression)
+def guard_opaque(predicate: Expression | None) -> Expression | None:
+    """The same conjunction with every opaque part computed only where the parts before it hold.
+
+    Spark computes opaque parts for whole batches, but alone a query would not evaluate `10 / x` on rows that
+    `x <> 0` has ruled out; without the guard it would fail on them.
+    """
+    parts = tuple(conjuncts(predicate))
+    if not any(isinstance(part, Opaque) for part in parts[1:]):
+        return predicate
+    guarded = []
+    for at, part in enumerate(parts):
+        if at and isinstance(part, Opaque):
+            before = " AND ".join(to_sql(each) for each in parts[:at])
+            columns = sorted(frozenset(part.columns).union(*(columns_of(each) for each in parts[:at])))
+            part = Opaque(f"CASE WHEN {before} THEN {part.sql} END", tuple(columns), part.type)  # noqa: PLW2901
+        guarded.append(part)
+    return Call("and", tuple(guarded), BOOLEAN)
 
 
 _INFIX = {

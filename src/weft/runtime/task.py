@@ -9,7 +9,7 @@ from weft.kernels.predicate_index import PredicateIndex, Want, build_index, opaq
 from weft.kernels.window_table import WindowEntry, WindowTable, build_window_table
 from weft.optimize.weave import is_swapped, sides_of
 from weft.plan.changelog import LiveQuery, Slots
-from weft.plan.expression import Opaque, columns_of
+from weft.plan.expression import Opaque, columns_of, guard_opaque
 from weft.plan.shared import SharedJoin, SharedPlan, Store, StoreId
 from weft.plan.stream import Stream
 from weft.plan.window import TimeBounds
@@ -87,7 +87,7 @@ def _stream_tag(stream: Stream, plan: SharedPlan) -> StreamTag:
     for live in plan.queries:
         for relation in live.query.relations:
             if relation.stream == stream.name:
-                want = Want(slot=live.slot, predicate=relation.predicate, start=live.record.start)
+                want = Want(slot=live.slot, predicate=guard_opaque(relation.predicate), start=live.record.start)
                 wants.setdefault(relation.role, []).append(want)
     roles, needed, opaque = [], {stream.time}, dict[str, Opaque]()
     for role, role_wants in sorted(wants.items()):
@@ -102,6 +102,8 @@ def _stream_tag(stream: Stream, plan: SharedPlan) -> StreamTag:
                 needed |= columns_of(part)
             opaque |= {part.sql: part for part in keys if isinstance(part, Opaque)}
         opaque |= {part.sql: part for part in opaque_predicates(role_wants)}
+    for part in opaque.values():
+        needed |= columns_of(part)
     columns = tuple(name for name in stream.schema.names() if name in needed)
     return StreamTag(stream, columns, tuple(roles), tuple(opaque.values()))
 

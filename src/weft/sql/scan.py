@@ -153,7 +153,7 @@ def _one_statement(tokens: list[Token], text: str) -> list[Token]:
         raise UnsupportedQuery("WITH (common table expressions) is not supported", hint="Write one plain SELECT.")
     if first.token_type is TokenType.L_PAREN:
         raise UnsupportedQuery("a query in parentheses is not supported", hint="Write one plain SELECT.")
-    if word.lower() in _STATEMENTS and first.token_type is not TokenType.IDENTIFIER:
+    if word.lower().partition(" ")[0] in _STATEMENTS and first.token_type is not TokenType.IDENTIFIER:
         raise UnsupportedQuery(f"{word.upper()} is not supported", hint="Only SELECT queries can be created.")
     raise QuerySyntaxError(
         f'expected SELECT but found "{word}" at {position(text, first.start)}', hint="Write SELECT … FROM stream."
