@@ -99,7 +99,7 @@ def _demo(folder: Path, options: Options, display: Display) -> int:
         with display.stage("stopping"):
             demo.close()
         stop.restore()
-    display.console.print(summary(figures, verdicts))
+    display.console.print(summary(figures, verdicts, display.width))
     return 0 if all(verdict.agrees for verdict in verdicts) else 1
 
 

@@ -28,6 +28,11 @@ class Display:
         """How many queries can be seen."""
         return queries_that_fit(self.console.size.height) if self._live else 0
 
+    @property
+    def width(self) -> int:
+        """Columns of text."""
+        return self.console.size.width
+
     @contextmanager
     def stage(self, text: str) -> Iterator[None]:
         """Something that takes a while is going on."""

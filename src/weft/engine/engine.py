@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from weft.engine.analysis import check_types
+from weft.engine.batches import Batches, BatchSummary
 from weft.engine.core import Core
 from weft.engine.explain import explain_plan
 from weft.engine.query import Query
@@ -20,7 +18,6 @@ from weft.engine.sinks import Deliveries, Sink
 from weft.engine.streams import declare_stream
 from weft.errors import EngineStopped, InvalidSetting, UnknownQuery, WeftError
 from weft.plan.changelog import QueryId
-from weft.plan.query import BoundQuery
 from weft.plan.stream import FrameSource, Stream
 from weft.runtime.failures import to_user_error
 from weft.runtime.job import BatchRunner
@@ -28,34 +25,9 @@ from weft.runtime.loop import AVAILABLE_NOW, Loop
 from weft.runtime.session import local_session
 from weft.sql import bind, parse_duration
 from weft.state.directory import Directory
-from weft.state.journal import Manifest, StreamTotals
 
 _log = logging.getLogger("weft")
-_KEPT_SUMMARIES = 1000
 _MAX_PARTITIONS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSummary:
-    """One committed micro-batch in figures."""
-
-    batch: int
-    streams: Mapping[str, StreamTotals]
-    pairs: int
-    queries: int
-    failed: tuple[str, ...]
-    seconds: Mapping[str, float]
-    """Wall time of its phases: compile, run, commit."""
-
-    @property
-    def rows(self) -> int:
-        """Input rows of all streams."""
-        return sum(totals.rows for totals in self.streams.values())
-
-    @property
-    def late(self) -> int:
-        """Rows dropped because they were older than their stream's watermark."""
-        return sum(totals.late for totals in self.streams.values())
 
 
 class Engine:
@@ -87,12 +59,10 @@ class Engine:
             directory.close()
             raise
         self._frames: dict[str, Any] = {}
-        self._runner = BatchRunner(self.spark)
+        self._batches = Batches(self.core, BatchRunner(self.spark), partitions=partitions)
         self._loop = Loop(self.spark, str(directory.path("spark")), self._on_batch)
         self._trigger = ""
         self._closed = False
-        self.error: WeftError | None = None
-        self.summaries: deque[BatchSummary] = deque(maxlen=_KEPT_SUMMARIES)
         self.deliveries = Deliveries(self)
         self.deliveries.restore()
 
@@ -161,15 +131,10 @@ class Engine:
 
     def _create(self, items: Sequence[tuple[str, str | None]]) -> list[Query]:
         self._check_open()
-        bound = [self._bind(sql) for sql, _ in items]
-        with self.core.lock:
-            names = [check_name("query", name) if name is not None else None for _, name in items]
-            request = self.core.submit(create=list(zip(names, bound, strict=True)))
+        bound = [check_types(bind(sql, self.core.streams), self.core.streams, self.spark) for sql, _ in items]
+        names = [name if name is None else check_name("query", name) for _, name in items]
+        request = self.core.submit(create=list(zip(names, bound, strict=True)))
         return [Query(self, query_id, name, request) for query_id, name, _ in request.created]
-
-    def _bind(self, sql: str) -> BoundQuery:
-        query = bind(sql, self.core.streams)
-        return check_types(query, self.core.streams, self.spark)
 
     def query(self, name: str) -> Query:
         """The query of this name: the live one, else the latest that had it."""
@@ -195,6 +160,16 @@ class Engine:
     # ---- running
 
     @property
+    def summaries(self) -> Sequence[BatchSummary]:
+        """The last committed batches in figures, newest last."""
+        return self._batches.summaries
+
+    @property
+    def error(self) -> WeftError | None:
+        """Why the last batch failed, after which the engine does not run any more; None if it did not."""
+        return self._batches.error
+
+    @property
     def running(self) -> bool:
         """Whether `start` is in effect."""
         return self._loop.running
@@ -207,7 +182,7 @@ class Engine:
         if trigger != AVAILABLE_NOW:
             interval = parse_duration(trigger)
             trigger = f"{interval // timedelta(milliseconds=1)} milliseconds"
-        self._trigger, self.error = trigger, None
+        self._trigger, self._batches.error = trigger, None
         self._loop.start(self.core.streams, self._frames, trigger)
 
     def step(self) -> BatchSummary | None:
@@ -215,13 +190,13 @@ class Engine:
         self._check_open()
         if self._loop.running:
             raise EngineStopped("the engine is started", hint="step() is for engines that are not; stop it first.")
-        before, self.error = self.core.next_batch, None
+        before, self._batches.error = self.core.next_batch, None
         try:
             self._loop.run_one(self.core.streams, self._frames)
         except WeftError:
             raise
         except Exception as error:
-            raise self._user_error(error) from error
+            raise (self.error or to_user_error(error, self.core.next_batch)) from error
         return self.summaries[-1] if self.core.next_batch > before else None
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -229,11 +204,7 @@ class Engine:
         try:
             return self._loop.wait(timeout)
         except Exception as error:
-            raise self._user_error(error) from error
-
-    def _user_error(self, error: Exception) -> WeftError:
-        """What the batch itself said, rather than Spark's account of it."""
-        return self.error or to_user_error(error, self.core.next_batch)
+            raise (self.error or to_user_error(error, self.core.next_batch)) from error
 
     def stop(self) -> None:
         """Stop, deliver what is committed, give the path up; harmless when repeated."""
@@ -253,35 +224,8 @@ class Engine:
             raise EngineStopped("the engine was stopped", hint="Make a new Engine on the same path to go on.")
 
     def _on_batch(self, frame: Any, batch: int) -> None:
-        started = time.monotonic()
-        try:
-            begun = self.core.begin(batch, partitions=self.partitions)
-            if begun is None:
-                return
-            compiled = time.monotonic()
-            reports = self._runner.run(frame, *begun)
-            ran = time.monotonic()
-            manifest = self.core.commit(batch, reports)
-        except BaseException as error:
-            self.error = to_user_error(error, batch)
-            _log.error("batch failed", extra={"batch": batch, "code": self.error.code, "error": self.error.message})
-            self.core.abort()
-            raise self.error from error
-        seconds = {"compile": compiled - started, "run": ran - compiled, "commit": time.monotonic() - ran}
-        self._note(manifest, seconds)
-
-    def _note(self, manifest: Manifest, seconds: Mapping[str, float]) -> None:
-        failed = tuple(self.core.roster.name_of(query) for query, _ in manifest.failed)
-        summary = BatchSummary(
-            manifest.batch, dict(manifest.streams), manifest.pairs, len(self.core.roster.live), failed, seconds
-        )
-        self.summaries.append(summary)
-        for name, totals in manifest.streams:
-            for bad in totals.bad_files:
-                _log.error("file set aside", extra={"stream": name, "file": bad})
-        for query, error in manifest.failed:
-            _log.warning("query failed", extra={"query": self.core.roster.name_of(query), "error": error})
-        if self._keep is not None:
+        manifest = self._batches.run(frame, batch)
+        if manifest is not None and self._keep is not None:
             self._trim(manifest.at - self._keep.total_seconds())
 
     def _trim(self, committed_before: float) -> None:

@@ -56,7 +56,7 @@ def sort_conditions(conjuncts: Sequence[exp.Expr], using: Sequence[str], scope: 
     found = Conditions(scope, [[] for _ in scope.sources])
     for name in using:
         left, right = (_using_column(source, name) for source in scope.sources)
-        _add_key(left, right, f"USING ({name})", found)
+        _add_key(left, right, exp.EQ(this=exp.to_identifier(name), expression=exp.to_identifier(name)), found)
         if all(name.lower() == source.stream.time.lower() for source in scope.sources):
             found.bounds = found.bounds.intersect(TimeBounds(0, 0))
     for node in conjuncts:
@@ -168,13 +168,13 @@ def _add_equality(node: exp.Expr, found: Conditions) -> None:
             return
         relation = min(relations)
         sides[relation] = bind_expression(strip(side), relation, found.scope)
-    _add_key(sides[0], sides[1], short_text(node), found)
+    _add_key(sides[0], sides[1], node, found)
 
 
-def _add_key(left: Expression, right: Expression, text: str, found: Conditions) -> None:
+def _add_key(left: Expression, right: Expression, node: exp.Expr, found: Conditions) -> None:
     if left.type is None or right.type is None:
         raise UnsupportedQuery(
-            f'the type of a side of the join condition "{text}" is not known',
+            f'the type of a side of the join condition "{short_text(node)}" is not known',
             hint="Say what it is: CAST(… AS type).",
         )
     try:
@@ -183,11 +183,11 @@ def _add_key(left: Expression, right: Expression, text: str, found: Conditions) 
         target = None
     if target is None:
         raise TypeMismatch(
-            f'the join condition "{text}" compares types {left.type.ddl()} and {right.type.ddl()}',
+            f'the join condition "{short_text(node)}" compares types {left.type.ddl()} and {right.type.ddl()}',
             hint="Cast one side: CAST(… AS type).",
         )
     if target.kind in (Kind.OTHER, Kind.NULL):
-        raise UnsupportedQuery(f'the join condition "{text}" compares values of type {target.ddl()}')
+        raise UnsupportedQuery(f'the join condition "{short_text(node)}" compares values of type {target.ddl()}')
     key = KeyPair(coerce_key(left, target), coerce_key(right, target), target)
     found.keys.append(key)
     for side, source in zip((key.left, key.right), found.scope.sources, strict=True):

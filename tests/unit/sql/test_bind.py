@@ -50,7 +50,7 @@ def test_selection_over_one_relation() -> None:
         "SELECT p.userID FROM purchases [RANGE 5 SECONDS] AS p, ads [RANGE 5 SECONDS] AS a WHERE p.userID = a.userID",
         "SELECT userID FROM purchases [RANGE 5 SECONDS] p JOIN ads [RANGE 5 SECONDS] a USING (userid)",
         "select P.USERID from PURCHASES [range 5 seconds] p join Ads [range 5 seconds] A on a.userid = p.userid;",
-        "SELECT `p`.`userID` FROM `purchases`[RANGE 5 SECONDS]p JOIN `ads`[RANGE 5 SECONDS]a ON ((p.userID)=(a.userID))",
+        "SELECT `p`.`userID` FROM `purchases`[RANGE 5 SECONDS]p JOIN `ads`[RANGE 5 SECONDS]a ON (p.userID)=(a.userID)",
         "SELECT p.userID FROM purchases [RANGE 5 SECONDS] p JOIN ads [RANGE 5 SECONDS] a WHERE a.userID = p.userID",
         "SELECT p.userID /* x */ FROM purchases [RANGE 5 SECONDS] p -- y\n JOIN ads [RANGE 5 SECONDS] a\n"
         "ON (p.userID, 1) = (a.userID, 1) AND p.userID = a.userID",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.errors import InvalidSetting, InvalidStream, WeftError
+from weft.errors import InvalidSetting, InvalidStream
 from weft.plan.types import BIGINT, STRING, TIMESTAMP, DataType, Field, Kind
 from weft.plan.window import duration_text
 from weft.sql import parse_duration, parse_schema
@@ -70,16 +71,15 @@ def test_a_schema_reads_its_own_text() -> None:
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_schema_or_an_error(text: str) -> None:
-    try:
+    with suppress(InvalidStream):
         parse_schema(text)
-    except InvalidStream:
-        pass
 
 
 @pytest.mark.parametrize(
     ("text", "duration"),
     [
-        ("5 seconds", timedelta(seconds=5)), ("1 minute", timedelta(minutes=1)), ("250 ms", timedelta(milliseconds=250)),
+        ("5 seconds", timedelta(seconds=5)), ("1 minute", timedelta(minutes=1)),
+        ("250 ms", timedelta(milliseconds=250)),
         ("2 hours 30 minutes", timedelta(hours=2, minutes=30)), ("1h30m", timedelta(minutes=90)),
         ("0 seconds", timedelta(0)), ("0.5 s", timedelta(seconds=0.5)), ("1 day, 2 hours", timedelta(hours=26)),
         ("3 WEEKS", timedelta(weeks=3)), ("7us", timedelta(microseconds=7)), (" .25 sec ", timedelta(seconds=0.25)),
@@ -107,7 +107,5 @@ def test_durations_read_their_own_text(duration: timedelta) -> None:
 
 @given(st.text(alphabet="0123456789. smhdµ-+,", max_size=40))
 def test_any_text_is_a_duration_or_an_error(text: str) -> None:
-    try:
+    with suppress(InvalidSetting):
         assert parse_duration(text) >= timedelta(0)
-    except WeftError as error:
-        assert isinstance(error, InvalidSetting)
