@@ -81,7 +81,7 @@ def test_predicates_only_spark_knows(place: Place, kind: str) -> None:
         "SELECT x.name, y.name AS other FROM a [RANGE 10 SECONDS] x JOIN b [RANGE 10 SECONDS] y "
         "ON lower(x.name) = lower(y.name) WHERE x.name RLIKE 'a|A'"
     )
-    sums = engine.create(JOIN.format("length(trim(x.name)) + 1 = y.k AND x.k = y.k"))
+    sums = engine.create(JOIN.format("cast(length(trim(x.name)) + 1 AS bigint) = y.k AND x.k = y.k"))
     steps(engine)
     place.spark.createDataFrame(DATA).createOrReplaceTempView("all_of_a")
     for text, query in zip(OPAQUE, queries, strict=True):

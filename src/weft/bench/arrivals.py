@@ -37,6 +37,10 @@ class FileFeed:
         self._stop.set()
         self._thread.join()
 
+    def join(self) -> None:
+        """Wait until all files have arrived."""
+        self._thread.join()
+
     def _run(self) -> None:
         first = (time.time() // self._interval + 1.5) * self._interval
         for second in range(self._seconds):
@@ -92,11 +96,11 @@ def create_by_the_clock(
 def _call(
     create: Callable[[str], Query], texts: Sequence[str], per_second: float, created: SimpleQueue[_Created | None]
 ) -> None:
-    start = time.monotonic()
+    start, pause = time.monotonic(), threading.Event()
     try:
         for number, text in enumerate(texts):
             due = start + number / per_second
-            time.sleep(max(0.0, due - time.monotonic()))
+            pause.wait(max(0.0, due - time.monotonic()))
             called = time.monotonic()
             query = create(text)
             created.put((due, called, time.monotonic(), query))

@@ -33,22 +33,25 @@ def run_child(case: Case, data: Path, *, limit: float, spike: Path | None = None
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=_environment(case, folder)
             )
             with MemoryWatch(child.pid) as memory:
-                said = _listen(child, limit + START_UP)
+                said, failure = _listen(child, limit + START_UP)
             log.seek(0)
             outcome = read_outcome(said.splitlines(), case)
             if outcome is None:
-                outcome = Outcome(note=f"failed with status {child.returncode}")
+                outcome = Outcome(note=failure)
                 sys.stderr.write(log.read().decode(errors="replace"))
     return outcome.with_memory(rss=memory.rss, pss=memory.pss)
 
 
-def _listen(child: subprocess.Popen[bytes], limit: float) -> str:
+def _listen(child: subprocess.Popen[bytes], limit: float) -> tuple[str, str]:
+    """What a child prints, and what to say if there is no outcome in it."""
     try:
         said, _ = child.communicate(timeout=limit)
+        failure = f"failed with status {child.returncode}"
     except subprocess.TimeoutExpired:
         end_tree(child.pid)
         said, _ = child.communicate()
-    return said.decode(errors="replace")
+        failure = f"ended after {limit:.0f} s without an outcome"
+    return said.decode(errors="replace"), failure
 
 
 def _command(case: Case, folder: Path, limit: float) -> list[str]:

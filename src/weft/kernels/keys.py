@@ -23,7 +23,6 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
-_MAX_PARTITIONS = 4096
 _NAN_BITS = 0x7FF8000000000000
 
 
@@ -114,22 +113,6 @@ def equal_rows(
     return equal
 
 
-def partition_of(h: Hashes, partitions: int) -> npt.NDArray[np.int32]:
-    """The partition whose `hash_range` holds each hash."""
-    _check_partitions(partitions)
-    return _partition_of(frozen(h, np.uint64), partitions)
-
-
-def hash_range(partition: int, partitions: int) -> tuple[int, int]:
-    """Smallest and largest hash of a partition: its contiguous share of the 64-bit hash space."""
-    _check_partitions(partitions)
-    if not 0 <= partition < partitions:
-        raise InternalError(f"partition {partition} is not one of {partitions}")
-    low = -(-(partition << 64) // partitions)
-    high = -(-((partition + 1) << 64) // partitions) - 1
-    return low, high
-
-
 def frozen(array: npt.NDArray[Any], dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
     """The array as all kernels take it: contiguous, aligned, read-only; copied only if it must be.
 
@@ -139,11 +122,6 @@ def frozen(array: npt.NDArray[Any], dtype: type[_Scalar]) -> npt.NDArray[_Scalar
     view = np.require(array, dtype, ("C", "A")).view()
     view.flags.writeable = False
     return view
-
-
-def _check_partitions(partitions: int) -> None:
-    if not 1 <= partitions <= _MAX_PARTITIONS:
-        raise InternalError(f"number of partitions must be in 1..{_MAX_PARTITIONS}, not {partitions}")
 
 
 def _canonical(column: Column) -> _Canonical:
@@ -358,17 +336,6 @@ def _combine(first: Hashes, second: Hashes) -> Hashes:
     out = np.empty(len(first), np.uint64)
     for i in range(len(first)):
         out[i] = _join_words(first[i], second[i])
-    return out
-
-
-@nb.njit(cache=True, nogil=True)
-def _partition_of(h: Hashes, partitions: int) -> npt.NDArray[np.int32]:
-    """floor(h * partitions / 2^64), in halves so that nothing overflows."""
-    out = np.empty(len(h), np.int32)
-    count = np.uint64(partitions)
-    for i in range(len(h)):
-        low = (h[i] & np.uint64(0xFFFFFFFF)) * count >> np.uint64(32)
-        out[i] = ((h[i] >> np.uint64(32)) * count + low) >> np.uint64(32)
     return out
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft.kernels.bitset import from_words, to_words
-from weft.kernels.keys import hash_range
+from weft.kernels.hash_space import hash_range
 from weft.kernels.order import sort_order
 from weft.plan.changelog import Slots
 from weft.plan.shared import Index, Store, key_text

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from weft.kernels.bitset import to_words
+from weft.kernels.hash_space import hash_range
 from weft.kernels.join import Side, join_pairs
-from weft.kernels.keys import equal_rows, hash_range
+from weft.kernels.keys import equal_rows
 from weft.plan.changelog import Slots
 from weft.plan.shared import IndexId, Store, StoreId, key_text
 from weft.runtime.merge import merge_buckets

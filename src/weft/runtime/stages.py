@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from weft.kernels.keys import hash_range
+from weft.kernels.hash_space import hash_range
 from weft.runtime.probe import probe_partition
 from weft.runtime.tag import tag_table
 from weft.runtime.task import BatchTask, Program

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from weft.kernels.bitset import from_words, slots_of, to_words
 from weft.kernels.evaluate import EvaluationError, evaluate
-from weft.kernels.keys import hash_keys, hash_range
+from weft.kernels.hash_space import hash_range
+from weft.kernels.keys import hash_keys
 from weft.kernels.order import sort_order
 from weft.plan.changelog import NO_SLOTS, Slots
 from weft.plan.expression import Column

@@ -1,0 +1,46 @@
+"""The benchmark runs from end to end on tiny sizes, each case with a Spark of its own, and finds its results right."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.meta.project import ROOT, SOURCE
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def run_module(name: str, figures: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", name, "--quick-check", "--json", str(figures)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(SOURCE.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_quick_measures_both_systems_and_compares_with_duckdb(tmp_path: Path) -> None:
+    done = run_module("weft.bench.quick", tmp_path / "quick.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 results compared, all equal to those of DuckDB alone" in done.stdout
+    found = json.loads((tmp_path / "quick.json").read_text(encoding="utf-8"))
+    assert [line["label"] for line in found["lines"]] == ["weft delivered", "spark checked", "weft row path 4 files"]
+    assert all(line["rows_per_second"] > 0 and line["pss"] > 0 for line in found["lines"])
+    assert found["lines"][2]["over_spark"] > 0
+    assert found["wrong_results"] == []
+
+
+def test_deployment_sees_every_query_come_to_life(tmp_path: Path) -> None:
+    done = run_module("weft.bench.deployment", tmp_path / "deployment.json")
+    assert done.returncode in (0, 1), done.stdout + done.stderr  # on a busy machine the bars may be missed
+    found = json.loads((tmp_path / "deployment.json").read_text(encoding="utf-8"))
+    assert found["created"] == 40
+    assert 0 < found["to_live"]["p50"] <= found["to_live"]["p99"] <= found["to_live"]["largest"]
+    assert found["before"]["rows_per_second"] > 0
