@@ -40,6 +40,7 @@ def test_quick_measures_both_systems_and_compares_with_duckdb(tmp_path: Path) ->
 def test_deployment_sees_every_query_come_to_life(tmp_path: Path) -> None:
     done = run_module("weft.bench.deployment", tmp_path / "deployment.json")
     assert done.returncode in (0, 1), done.stdout + done.stderr  # on a busy machine the bars may be missed
+    assert (tmp_path / "deployment.json").exists(), done.stdout + done.stderr
     found = json.loads((tmp_path / "deployment.json").read_text(encoding="utf-8"))
     assert found["created"] == 40
     assert 0 < found["to_live"]["p50"] <= found["to_live"]["p99"] <= found["to_live"]["largest"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 STREAMS = ("A", "B")
@@ -18,6 +19,8 @@ DOMAIN = 500
 START = datetime(2024, 1, 1, tzinfo=UTC)
 SCHEMA = "ts timestamp, k bigint, " + ", ".join(f"f{number} int" for number in range(ATTRIBUTES))
 _MICROS = 1_000_000
+_PRELUDE = 3600
+"""Seconds before the first event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Load:
 
 def second_table(load: Load, stream: int, second: int) -> pa.Table:
     """The rows of one stream in one event-second, in the order of their event time."""
-    rng = np.random.default_rng((stream + 1, second))
+    rng = np.random.default_rng((stream + 1, second + _PRELUDE))
     begin = int(START.timestamp() + second) * _MICROS
     times = np.sort(rng.integers(begin, begin + _MICROS, load.rate))
     columns = {"ts": pa.array(times, pa.timestamp("us", "UTC")), "k": pa.array(rng.integers(0, load.keys, load.rate))}
@@ -51,6 +54,17 @@ def generate(folder: Path, load: Load, seconds: int) -> None:
             os.utime(path, (moment, moment))
 
 
+def write_prelude(folder: Path, rows: int) -> None:
+    """One file per stream to warm up on: an hour before everything else, and without any key of the other stream."""
+    for number, name in enumerate(STREAMS):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        table = second_table(Load(rows), number, -_PRELUDE)
+        keys = pc.subtract(pc.negate(table["k"]), (number + 1) * 1_000_000_000)
+        path = folder / name / "prelude.parquet"
+        pq.write_table(table.set_column(1, "k", keys), path)
+        os.utime(path, (START.timestamp() - _PRELUDE,) * 2)
+
+
 def file_of(folder: Path, stream: str, second: int) -> Path:
     """Where the file of a stream's event-second lies."""
     return folder / stream / f"p{second:04d}.parquet"
@@ -59,6 +73,6 @@ def file_of(folder: Path, stream: str, second: int) -> Path:
 def link_files(source: Path, target: Path, seconds: int) -> None:
     """The first `seconds` files of each stream of `source`, under `target` too, without copying them."""
     for name in STREAMS:
-        (target / name).mkdir(parents=True)
+        (target / name).mkdir(parents=True, exist_ok=True)
         for second in range(seconds):
             os.link(file_of(source, name, second), file_of(target, name, second))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import median
+from statistics import mean, median
 from typing import Protocol
 
 from weft.bench.case import Outcome
@@ -69,18 +69,27 @@ def rate_alone(batches: Sequence[Batch], rows: int) -> Outcome:
 
 
 def rate_together(queries: Sequence[Sequence[Batch]], *, rows: int, begin: float, end: float) -> Outcome:
-    """Of queries that run beside each other from `begin` to `end`, each reading all the input on its own.
+    """Of queries that run beside each other and each read the same `rows` rows from `begin` on.
 
-    Rows per second is the mean over the queries: what they have read after the first warm batches of the whole
-    application, by the time since. That is generous to them: the set has passed only what its slowest query has.
+    All done: the rows by the time until the last query was. Cut off at `end`: what they have read on average, a batch
+    under way counted as done. That is more than they have reached, and so is the rate: an error in their favour.
     """
-    done = sorted((b for batches in queries for b in batches if b.rows and b.ended <= end), key=lambda b: b.ended)
-    slowest = min(sum(b.rows for b in batches if b.ended <= end) for batches in queries) / (end - begin)
-    if not done:
-        return Outcome(slowest_rows_per_second=slowest, note="no batch was finished in time")
-    first = min(WARM_UP, len(done) // 2)
-    since = done[first - 1].ended if first else begin
-    measured = done[first:]
-    wall = sum(batch.rows for batch in measured) / len(queries) / (end - since)
-    seconds = median(batch.seconds * rows / batch.rows for batch in measured)
-    return Outcome(wall, seconds, len(measured), wall, slowest)
+    batches = [batch for each in queries for batch in each]
+    if not batches:
+        return Outcome(slowest_rows_per_second=0.0, note="no batch was finished in time")
+    passed = [sum(batch.rows for batch in each) for each in queries]
+    last = max(batch.ended for batch in batches)
+    if min(passed) == rows:
+        reached, seconds, note = float(rows), last - begin, ""
+    else:
+        under_way = max(batch.rows for batch in batches)
+        reached, seconds = mean(min(rows, each + under_way) for each in passed), end - begin
+        note = f"cut off after {seconds:.0f} s, batches under way count as done"
+    return Outcome(
+        rows_per_second=reached / seconds,
+        batch_seconds=median(batch.seconds for batch in batches),
+        batches=len(batches),
+        wall_rows_per_second=reached / seconds,
+        slowest_rows_per_second=min(passed) / seconds,
+        note=note,
+    )

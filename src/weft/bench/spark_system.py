@@ -6,6 +6,7 @@ before everything else, only the needed columns in the state, results to the sin
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import replace
@@ -13,39 +14,52 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from weft.bench.case import Case, Digest, Outcome, Variant
-from weft.bench.data import SCHEMA, STREAMS
+from weft.bench.data import SCHEMA, STREAMS, link_files, write_prelude
 from weft.bench.measure import Batch, rate_alone, rate_together, to_batch
 from weft.bench.workload import Predicate, WindowJoin, window_joins
 from weft.runtime.session import local_session, streaming_settings
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+_PRELUDE = 2_000
+_TRIGGER = "200 milliseconds"
+"""Of no consequence for batches that take longer; idle queries shall not take time from the others."""
 _POLL = 0.25
+_START_UP = 90.0
 
 
 def run_spark(case: Case, folder: Path, limit: float) -> Outcome:
-    """Measure a case over the files under `folder`, for at most `limit` seconds; leaves Spark running."""
-    spark = local_session()
+    """Measure a case over the files under `folder`, for at most `limit` seconds; leaves Spark running.
+
+    All queries are up and have run a first small batch before the data appear and the clock starts.
+    """
+    before, after, live = folder / "before", folder / "after", folder / "live"
+    for stage in (before, after):
+        write_prelude(stage, _PRELUDE)
+    link_files(folder, after, case.seconds)
+    live.symlink_to(before)
+    queries = _start(local_session(), case, folder)
+    _wait(queries, 1, time.time() + _START_UP)
     begin = time.time()
-    queries = _start(spark, case, folder)
-    end = _wait(queries, begin + limit)
-    batches = [[to_batch(progress) for progress in query.recentProgress] for query in queries]
-    outcome = _outcome(case, batches, begin, end)
-    if case.variant is Variant.CHECKED:
-        for query in queries:
-            query.awaitTermination()
-        return replace(outcome, digests=_digests(queries))
-    if all(query.isActive for query in queries):
-        return replace(outcome, note=f"stopped after {end - begin:.0f} s")
-    return replace(outcome, note=_failure(queries))
-
-
-def _outcome(case: Case, batches: list[list[Batch]], begin: float, end: float) -> Outcome:
+    _redirect(live, after)
+    end = _wait(queries, 1 + case.seconds // case.files, begin + limit)
+    batches = [_data_batches(query, case.batch_rows) for query in queries]
     if case.queries == 1:
-        return rate_alone(batches[0], case.batch_rows)
-    return rate_together(batches, rows=case.batch_rows, begin=begin, end=end)
+        outcome = rate_alone(batches[0], case.batch_rows)
+    else:
+        outcome = rate_together(batches, rows=case.seconds // case.files * case.batch_rows, begin=begin, end=end)
+    outcome = replace(outcome, note=_failure(queries) or outcome.note)
+    return replace(outcome, digests=_digests(queries)) if case.variant is Variant.CHECKED else outcome
+
+
+def _redirect(link: Path, target: Path) -> None:
+    """Let a link lead elsewhere in one step, so that a query sees all new files or none."""
+    other = link.with_suffix(".new")
+    other.symlink_to(target)
+    other.replace(link)
 
 
 def _start(spark: SparkSession, case: Case, folder: Path) -> list[StreamingQuery]:
@@ -57,7 +71,7 @@ def _start(spark: SparkSession, case: Case, folder: Path) -> list[StreamingQuery
             .writeStream.format("noop")
             .queryName(f"bench{number}")
             .option("checkpointLocation", str(folder / "checkpoints" / str(number)))
-            .trigger(availableNow=True)
+            .trigger(processingTime=_TRIGGER)
             .start()
             for number, query in enumerate(window_joins(case.queries))
         ]
@@ -74,8 +88,8 @@ def _settings() -> dict[str, str]:
 
 
 def _joined(spark: SparkSession, case: Case, query: WindowJoin, folder: Path) -> DataFrame:
-    left = _side(spark, case, folder / STREAMS[0], query.left)
-    right = _side(spark, case, folder / STREAMS[1], query.right)
+    left = _side(spark, case, folder / "live" / STREAMS[0], query.left)
+    right = _side(spark, case, folder / "live" / STREAMS[1], query.right)
     pairs = left.select(*(F.col(name).alias(f"a_{name}") for name in ("ts", "k", "f0"))).join(
         right.select(*(F.col(name).alias(f"b_{name}") for name in ("ts", "k", "f0"))), F.expr(query.spark_condition())
     )
@@ -111,11 +125,31 @@ def _digests(queries: list[StreamingQuery]) -> dict[int, Digest]:
     return found
 
 
-def _wait(queries: list[StreamingQuery], deadline: float) -> float:
-    """Wait until time is up or a query has ended: from then on the others have the machine to themselves."""
+def _wait(queries: list[StreamingQuery], batches: int, deadline: float) -> float:
+    """Wait until every query has passed so many limits of files of both streams, one has failed, or time is up."""
     while time.time() < deadline and all(query.isActive for query in queries):
+        latest = [query.lastProgress for query in queries]
+        if all(progress is not None and passed(progress) >= batches for progress in latest):
+            break
         time.sleep(_POLL)
     return time.time()
+
+
+def passed(progress: StreamingQueryProgress) -> int:
+    """How many of the file source's log entries, each the files of one batch, a query has passed on both sides."""
+    ends = [source.endOffset for source in progress.sources]
+    return min(json.loads(end)["logOffset"] + 1 if end else 0 for end in ends)
+
+
+def _data_batches(query: StreamingQuery, rows: int) -> list[Batch]:
+    """The batches after the prelude, with their rows by the files passed: Spark does not count pages it skips."""
+    found, before = list[Batch](), 1
+    for progress in query.recentProgress:
+        now = passed(progress)
+        if now > before:
+            found.append(replace(to_batch(progress), rows=(now - before) * rows))
+            before = now
+    return found
 
 
 def _failure(queries: list[StreamingQuery]) -> str:

@@ -98,8 +98,8 @@ class Judge:
         newest = " UNION ALL ".join(
             f'SELECT "_t" FROM {relation.stream} WHERE "_batch" < {first}' for relation in query.relations
         )
-        found = self._database.execute(f'SELECT max("_t") + 1 FROM ({newest})').fetchone()
-        return None if found is None else found[0]
+        ((found,),) = self._database.execute(f'SELECT max("_t") + 1 FROM ({newest})').fetchall()
+        return None if found is None else int(found)
 
     def compare(self, query: DemoQuery, life: Life, rows: pa.Table) -> Verdict:
         """Run the query alone and compare with `rows` as multisets."""
@@ -117,9 +117,8 @@ class Judge:
         )
 
     def _count(self, sql: str) -> int:
-        found = self._database.execute(f"SELECT count(*) FROM ({sql})").fetchone()
-        assert found is not None
-        return int(found[0])
+        ((found,),) = self._database.execute(f"SELECT count(*) FROM ({sql})").fetchall()
+        return int(found)
 
 
 def to_duckdb(query: DemoQuery, life: Life) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 
 from weft.demo.observe import Figures
-from weft.demo.view import Screen, progress_line, queries_that_fit
+from weft.demo.view import Screen, progress_line
 
 _LINE_EVERY_SECONDS = 5.0
 
@@ -22,11 +22,6 @@ class Display:
         self.console = console
         self._live = console.is_terminal and not console.is_dumb_terminal
         self._last_line = 0.0
-
-    @property
-    def queries(self) -> int:
-        """How many queries can be seen."""
-        return queries_that_fit(self.console.size.height) if self._live else 0
 
     @property
     def width(self) -> int:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from statistics import median
 
-from weft.demo.count import RowCounter, Rows
+from weft.demo.count import Counted, RowCounter
 from weft.demo.ledger import Ledger
 from weft.demo.peek import batches_from, plan_and_watermarks
 from weft.demo.workload import DemoQuery
 from weft.engine import Engine, Query
-from weft.plan.shared import SharedPlan, key_text
+from weft.plan.shared import SharedPlan, Store, key_text
 from weft.state.journal import Manifest
 
 _RECENT = 5
@@ -37,14 +36,14 @@ class StreamFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueryFigures:
-    """A query as a line of the view; `rows` is None until they are counted."""
+    """A query as a line of the view; `rows` is None when they are not counted."""
 
     name: str
     brief: str
     state: str
     age: timedelta
     complete_from: datetime | None
-    rows: Rows | None
+    rows: Counted | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,7 @@ class Figures:
     live: int
     created: int
     ended: int
+    result_rows: int | None
     sharing: Sharing
     latency: Latency
 
@@ -118,6 +118,7 @@ class Observer:
     def poll(self) -> None:
         """Take in the batches committed since the last time."""
         fresh, readers = batches_from(self._engine, self._next)
+        self._counter.add(fresh)
         summaries = {summary.batch: summary for summary in list(self._engine.summaries)[-_REMEMBERED:]}
         for manifest in fresh:
             rows = {name: totals.rows for name, totals in manifest.streams}
@@ -134,10 +135,10 @@ class Observer:
             self._recent.append(manifest)
             self._next = manifest.batch + 1
 
-    def count(self, names: Sequence[str], *, seconds: float) -> None:
-        """Count result rows of some queries, for about so long; the longest uncounted first."""
-        queries = [self._shown[name].query for name in names if name in self._shown]
-        self._counter.count(queries, self._next, seconds=seconds)
+    def count(self, *, seconds: float) -> None:
+        """Count result rows for about so long."""
+        readings = {name: shown.query.read(0, 0)[0] for name, shown in self._shown.items()}
+        self._counter.count(readings, seconds=seconds)
 
     def figures(self, elapsed: timedelta, duration: timedelta | None) -> Figures:
         """The state of things."""
@@ -153,6 +154,7 @@ class Observer:
             live=live,
             created=self._created,
             ended=self._created - live,
+            result_rows=None if self._counter.gave_up else self._counter.total,
             sharing=_sharing(plan, self._rows.total(), self._rows_apart),
             latency=Latency(tuple(self._batch_seconds), tuple(self._event_seconds), tuple(self._deployments)),
         )
@@ -180,7 +182,8 @@ class Observer:
         for name, shown in reversed(list(self._shown.items())):
             shown.look(now, self._deployments)
             if shown.ended is not None and now - shown.ended > _SHOWN_AFTER_END.total_seconds():
-                del self._shown[name]
+                if not self._counter.behind:
+                    del self._shown[name]
                 continue
             age = timedelta(seconds=now - shown.since)
             start = shown.query.complete_from
@@ -212,13 +215,7 @@ def _instant(micros: int) -> datetime:
 
 
 def _sharing(plan: SharedPlan, rows_read: int, rows_apart: int) -> Sharing:
-    stores = [
-        (
-            f"{store.stream} {f'by {_plain(key_text(store.route))}' if store.route else 'selected'}",
-            store.slots.bit_count(),
-        )
-        for store in plan.stores
-    ]
+    stores = [(_store_text(store), store.slots.bit_count()) for store in plan.stores]
     joins = []
     for join in plan.joins:
         left, right = plan.store(join.left), plan.store(join.right)
@@ -227,14 +224,14 @@ def _sharing(plan: SharedPlan, rows_read: int, rows_apart: int) -> Sharing:
     return Sharing(_by_size(stores), _by_size(joins), rows_read, rows_apart)
 
 
+def _store_text(store: Store) -> str:
+    role = " (self-joins)" if store.role else ""
+    return f"{store.stream}{role} {f'by {_plain(key_text(store.route))}' if store.route else 'selected'}"
+
+
 def _by_size(parts: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(parts, key=lambda part: (-part[1], part[0])))
 
 
 def _plain(text: str) -> str:
     return text.replace("`", "")
-
-
-def typical(values: Sequence[float]) -> float:
-    """The median; 0 of nothing."""
-    return median(values) if values else 0.0

@@ -25,7 +25,7 @@ from weft.runtime.session import local_session
 CHECKED = 3
 _LOOK_EVERY = 0.5
 _CROWD_EVERY = 1.0
-_COUNT_FOR = 0.1
+_COUNT_FOR, _COUNT_ALL_FOR = 0.1, 5.0
 _FIRST_BATCH_WITHIN = 300.0
 _DRAIN_WITHIN = 120.0
 _KEEP = timedelta(minutes=10)
@@ -85,6 +85,7 @@ class Demo:
         self.generator.start()
         with self._display.live() as show:
             began = crowd_at = time.monotonic()
+            show(self.figures(timedelta(0)))
             while not stop.wait(_LOOK_EVERY):
                 elapsed = timedelta(seconds=time.monotonic() - began)
                 if self._options.duration is not None and elapsed >= self._options.duration:
@@ -95,9 +96,8 @@ class Demo:
                     self._come(elapsed)
                     crowd_at = time.monotonic()
                 self._observer.poll()
-                figures = self.figures(elapsed)
-                self._count(figures)
-                show(figures)
+                self._observer.count(seconds=_COUNT_FOR)
+                show(self.figures(elapsed))
                 self._forget()
 
     def figures(self, elapsed: timedelta) -> Figures:
@@ -108,6 +108,7 @@ class Demo:
         """Stop the generator and let the engine finish what is there."""
         self.generator.stop()
         self._wait_for_rows(stop, _DRAIN_WITHIN)
+        self._observer.count(seconds=_COUNT_ALL_FOR)
 
     def verdicts(self) -> list[Verdict]:
         """Three random queries with results, each compared with itself run alone."""
@@ -150,10 +151,6 @@ class Demo:
         leaving = self._crowd.leavers(live, since_last)
         if leaving:
             self.engine.drop_many([self._asked[name][1] for name in leaving])
-
-    def _count(self, figures: Figures) -> None:
-        fitting = figures.queries[: self._display.queries]
-        self._observer.count([query.name for query in fitting], seconds=_COUNT_FOR)
 
     def _forget(self) -> None:
         """For ever is bounded: old files go, and queries nobody can check any more."""

@@ -9,15 +9,14 @@ from types import FrameType
 
 
 class StopSignal:
-    """Takes over SIGINT and SIGTERM until `restore`."""
+    """Takes over SIGINT and SIGTERM until `restore`.
+
+    To be made after Spark is started, whose own handler would cancel the running batch.
+    """
 
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        self.take_over()
-
-    def take_over(self) -> None:
-        """Handle the signals from now on: Spark installs a handler of its own that would cancel the running batch."""
         for number in self._before:
             signal.signal(number, self._handle)
 
@@ -25,11 +24,6 @@ class StopSignal:
         """Give the signals back."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
-
-    @property
-    def asked(self) -> bool:
-        """Whether somebody wants the demo to end."""
-        return self._asked.is_set()
 
     def wait(self, seconds: float) -> bool:
         """Wait so long, or until somebody wants an end; whether somebody does."""

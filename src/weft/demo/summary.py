@@ -9,7 +9,8 @@ from rich.console import Group
 from rich.text import Text
 
 from weft.demo.check import Verdict
-from weft.demo.observe import Figures, typical
+from weft.demo.observe import Figures
+from weft.demo.view import seconds_text
 
 _TITLE = 13
 
@@ -30,11 +31,12 @@ def _figures(figures: Figures) -> Iterable[tuple[str, str]]:
     latency, sharing = figures.latency, figures.sharing
     for stream in figures.streams:
         yield (stream.name, f"{stream.rows:,} rows, of them {stream.late:,} late")
-    yield ("queries", f"{figures.created} came, {figures.ended} left, {figures.live} live at the end")
+    rows = "" if figures.result_rows is None else f", {figures.result_rows:,} result rows"
+    yield ("queries", f"{figures.created} came, {figures.ended} left, {figures.live} live at the end{rows}")
     yield (
         "latency",
-        f"batch {typical(latency.batches):.2f} s (at most {max(latency.batches, default=0):.2f} s), "
-        f"event to result {typical(latency.events):.2f} s, create to live {typical(latency.deployments):.2f} s",
+        f"batch {seconds_text(latency.batches)} (at most {max(latency.batches, default=0):.2f} s), "
+        f"event to result {seconds_text(latency.events)}, create to live {seconds_text(latency.deployments)}",
     )
     ratio = f", {sharing.rows_apart / sharing.rows_read:.1f} × as many" if sharing.rows_read else ""
     yield (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from statistics import median
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from weft.demo.observe import Figures, QueryFigures, typical
+from weft.demo.observe import Figures, QueryFigures
 
 _WIDE = 100
 _NEW = timedelta(seconds=3)
@@ -80,10 +81,10 @@ def _streams(figures: Figures) -> Table:
 def _latency(figures: Figures, width: int) -> Text:
     latency = figures.latency
     text = Text("latency   ", style="dim", no_wrap=True, overflow="ellipsis")
-    text.append(f"batch {typical(latency.batches[-20:]):.2f} s ", style="default not dim")
+    text.append(f"batch {seconds_text(latency.batches[-20:])} ", style="default not dim")
     text.append(sparkline(latency.batches[-max(8, (width - 70) // 2) :]), style="green not dim")
-    text.append(f"  event to result {typical(latency.events[-20:]):.2f} s", style="default not dim")
-    text.append(f"  create to live {typical(latency.deployments):.2f} s", style="default not dim")
+    text.append(f"  event to result {seconds_text(latency.events[-20:])}", style="default not dim")
+    text.append(f"  create to live {seconds_text(latency.deployments)}", style="default not dim")
     return text
 
 
@@ -117,7 +118,7 @@ def _queries(queries: Sequence[QueryFigures], shown: int, *, wide: bool) -> Rend
     table.add_column("query", no_wrap=True, min_width=9)
     table.add_column("state", no_wrap=True, min_width=7)
     table.add_column("since", justify="right", no_wrap=True, min_width=5)
-    table.add_column("complete", justify="right", no_wrap=True, min_width=8)
+    table.add_column("complete from" if wide else "complete", justify="right", no_wrap=True, min_width=8)
     table.add_column("rows", justify="right", no_wrap=True, min_width=7)
     if wide:
         table.add_column("rows/s", justify="right", no_wrap=True, min_width=7)
@@ -133,12 +134,22 @@ def _query_cells(query: QueryFigures, *, wide: bool) -> Iterable[Text]:
     yield Text(query.name, style="bold cyan" if new else "cyan")
     yield Text("new" if new else query.state, style="bold green" if new else _STYLES[query.state])
     yield Text(f"{query.age.total_seconds():.0f} s")
-    yield Text(clock_text(query.complete_from, fraction=False) if query.complete_from else "all")
-    yield Text("" if query.rows is None else short(query.rows.count), style="bold")
+    yield Text(_complete_text(query))
+    yield Text("" if query.rows is None else short(query.rows.rows), style="bold")
     if wide:
-        rate = None if query.rows is None else query.rows.per_second
-        yield Text("" if rate is None else f"{rate:,.0f}")
+        yield Text("" if query.rows is None else f"{query.rows.per_second:,.0f}")
     yield Text(query.brief)
+
+
+def _complete_text(query: QueryFigures) -> str:
+    if query.state == "pending":
+        return ""
+    return clock_text(query.complete_from, fraction=False) if query.complete_from else "all"
+
+
+def seconds_text(values: Sequence[float]) -> str:
+    """The median of some durations in seconds."""
+    return f"{median(values):.2f} s" if values else "–"
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -170,7 +181,7 @@ def progress_line(figures: Figures) -> str:
     return (
         f"{figures.elapsed.total_seconds():4.0f} s  batch {figures.batch}  {rate:,.0f} rows/s  {late:,} late  "
         f"{figures.live} queries ({figures.created} came, {figures.ended} left)  "
-        f"batch {typical(figures.latency.batches[-20:]):.2f} s  "
-        f"event to result {typical(figures.latency.events[-20:]):.2f} s  "
+        f"batch {seconds_text(figures.latency.batches[-20:])}  "
+        f"event to result {seconds_text(figures.latency.events[-20:])}  "
         f"{short(sharing.rows_read)} rows read once, {short(sharing.rows_apart)} apart"
     )

@@ -41,9 +41,11 @@ class DemoQuery:
     @property
     def brief(self) -> str:
         """On one short line: relations, window, conditions."""
-        who = "⋈".join(relation.alias for relation in self.relations)
-        window = window_text(self.window).strip("[]").replace(" SECONDS", "s") + " " if self.window is not None else ""
-        return f"{who} {window}{' AND '.join(self.conditions())}"
+        conditions = " AND ".join(self.conditions())
+        if self.window is None:
+            return f"{self.relations[0].stream}: {conditions}"
+        window = window_text(self.window).strip("[]").replace(" SECONDS", "s")
+        return f"{'⋈'.join(relation.alias for relation in self.relations)} {window}: {conditions}"
 
     def join_condition(self) -> str:
         """Equality of the keys."""

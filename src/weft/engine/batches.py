@@ -51,6 +51,8 @@ class Batches:
         self._partitions = partitions
         self.error: WeftError | None = None
         """Why the last batch failed; None if it did not."""
+        self.repeated = False
+        """Whether Spark handed a batch over that was committed before."""
         self.summaries: deque[BatchSummary] = deque(maxlen=_KEPT_SUMMARIES)
 
     def run(self, frame: Any, batch: int) -> Manifest | None:
@@ -59,6 +61,7 @@ class Batches:
         try:
             begun = self._core.begin(batch, partitions=self._partitions)
             if begun is None:
+                self.repeated = True
                 return None
             compiled = time.monotonic()
             reports = self._runner.run(frame, *begun)

@@ -28,6 +28,7 @@ from weft.state.journal import Journal, Manifest
 
 TICK = 1
 CHECKPOINT_EVERY = 50
+_TRIMMED = "trimmed.json"
 
 
 class Core:
@@ -174,7 +175,11 @@ class Core:
     def trim_results(self, before: int) -> None:
         """Forget the results of batches older than `before`."""
         with self.lock:
-            self.inventory.trim(before)
+            results = self.inventory.results
+            if results and results[0].batch < before:
+                # Said before it is done: after a restart nobody may look for files that are gone.
+                self.directory.write_json({"before": before}, _TRIMMED)
+                self.inventory.trim(before)
 
     # ---- recovery
 
@@ -210,6 +215,8 @@ class Core:
             self._fold_manifest(manifest)
         for change in changes:
             self._fold_change(change)
+        if trimmed := self.directory.read_json(_TRIMMED):
+            self.inventory.trim(trimmed["before"])
         # What was garbage before the restart is garbage still, and its files are gone: forget it first.
         self.inventory.collect(self.roster.live, self.streams, self.max_times)
         self.inventory.remove_rubbish(self.next_batch)

@@ -118,7 +118,11 @@ class Engine:
         """Create a query; it is in effect from the next boundary on, at once if no batch is running."""
         query = self._create([(sql, name)])[0]
         if sink is not None:
-            query.deliver_to(sink)
+            try:
+                query.deliver_to(sink)
+            except BaseException:
+                query.drop()
+                raise
         return query
 
     def create_many(self, queries: Sequence[str | tuple[str, str]]) -> list[Query]:
@@ -190,9 +194,11 @@ class Engine:
         self._check_open()
         if self._loop.running:
             raise EngineStopped("the engine is started", hint="step() is for engines that are not; stop it first.")
-        before, self._batches.error = self.core.next_batch, None
+        before, self._batches.error, self._batches.repeated = self.core.next_batch, None, True
         try:
-            self._loop.run_one(self.core.streams, self._frames)
+            while self._batches.repeated:  # what a crash made Spark forget is no new batch
+                self._batches.repeated = False
+                self._loop.run_one(self.core.streams, self._frames)
         except WeftError:
             raise
         except Exception as error:

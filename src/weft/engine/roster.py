@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,17 +73,20 @@ class Roster:
     # ---- requests
 
     def request(self, create: Sequence[tuple[str | None, BoundQuery]], drop: Sequence[QueryId]) -> Request:
-        """Take a request up, all or nothing; it waits for the boundary."""
+        """Take a request up, all or nothing; it waits for the boundary. What is on its way out may be dropped again."""
         asked = time.monotonic()
+        leaving = {query for request in self.pending for query in request.dropped}
+        drop = [query for query in dict.fromkeys(drop) if query not in leaving]
         for query in drop:
             if query not in self.live and not self.is_pending(query):
                 raise UnknownQuery(f'query "{query}" is not live', hint="It was dropped or has failed before.")
-        self._check_names([name for name, _ in create if name is not None], drop)
+        names = [name for name, _ in create if name is not None]
+        self._check_names(names, drop)
         for query in drop:
             del self.names[self.name_of(query)]
         created = []
         for name, bound in create:
-            query = self._new_id()
+            query = self._new_id({*names} - {name})
             self.names[name or query] = query
             self.bound[query] = bound
             created.append((query, name or query, bound))
@@ -104,9 +107,10 @@ class Roster:
             if names.count(name) > 1 or (name in self.names and self.names[name] not in leaving):
                 raise DuplicateQuery(f'query "{name}" exists already', hint="Drop it first, or choose another name.")
 
-    def _new_id(self) -> QueryId:
+    def _new_id(self, others: Set[str | None]) -> QueryId:
+        """An id that is no other query's name: queries without a name are called by it."""
         self._next_id += 1
-        while f"q{self._next_id}" in self.names:
+        while f"q{self._next_id}" in self.names or f"q{self._next_id}" in others:
             self._next_id += 1
         return QueryId(f"q{self._next_id}")
 

@@ -85,9 +85,13 @@ class Deliveries:
         """Attach again what needs nothing from the user's program."""
         directory = self._engine.core.directory
         for path in directory.path("sinks").glob("q*.json"):
-            saved = directory.read_json("sinks", path.name)
-            if saved and "parquet" in saved:
-                self.attach(self._engine.query_by_id(QueryId(path.stem)), ParquetSink(saved["parquet"]))
+            saved, query = directory.read_json("sinks", path.name), QueryId(path.stem)
+            if query not in self._engine.core.roster.records:
+                path.unlink()  # its query was never in effect, and another one will get its id
+                if saved and "parquet" in saved:
+                    _release(Path(saved["parquet"]), f"{directory.root}:{query}")
+            elif saved and "parquet" in saved:
+                self.attach(self._engine.query_by_id(query), ParquetSink(saved["parquet"]))
 
     def errors(self) -> dict[QueryId, str]:
         """The last error of each sink that is failing now."""
@@ -175,3 +179,10 @@ def _claim(folder: Path, owner: str) -> None:
         raise InvalidSetting(
             f'directory "{folder}" is the sink of another query', hint="Give each query a directory of its own."
         )
+
+
+def _release(folder: Path, owner: str) -> None:
+    """Give a directory back that nothing was delivered to."""
+    mark = folder / _MANIFESTS / "owner"
+    if mark.exists() and mark.read_text() == owner:
+        mark.unlink()

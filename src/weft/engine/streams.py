@@ -49,6 +49,8 @@ def files(
         names = ", ".join(each.value for each in Format)
         raise InvalidSetting(f"format {format!r} is not one weft reads", hint=f"Give one of: {names}.") from None
     pairs = tuple(sorted((options or {}).items()))
+    if len(dict(pairs).get("sep", ",")) != 1:
+        raise InvalidSetting(f"option sep is {dict(pairs)['sep']!r}", hint="Give a single character.")
     return Files(FileSource(os.path.abspath(path), kind, max_files_per_batch, pairs, on_bad_file), schema)
 
 

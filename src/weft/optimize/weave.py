@@ -119,8 +119,11 @@ class _StoreDraft:
 
 
 def _pair_text(query: BoundQuery, pair: KeyPair) -> tuple[tuple[str, int, str], ...]:
+    """Identity of an equality, whichever of its relations a query names first."""
     left, right = query.relations
-    return ((left.stream, left.role, to_sql(pair.left)), (right.stream, right.role, to_sql(pair.right)))
+    return tuple(
+        sorted(((left.stream, left.role, to_sql(pair.left)), (right.stream, right.role, to_sql(pair.right))))
+    )
 
 
 def _edge_order(item: tuple[tuple[Side, Side], Slots]) -> tuple[object, ...]:

@@ -192,12 +192,17 @@ def _literal_sql(literal: Literal) -> str:
             return f"DATE'{value.isoformat()}'"
         case Kind.TIMESTAMP:
             assert isinstance(value, datetime)
-            return f"TIMESTAMP'{value:%Y-%m-%d %H:%M:%S.%f}+00:00'"
+            return f"TIMESTAMP'{_clock(value)}+00:00'"
         case Kind.TIMESTAMP_NTZ:
             assert isinstance(value, datetime)
-            return f"TIMESTAMP_NTZ'{value:%Y-%m-%d %H:%M:%S.%f}'"
+            return f"TIMESTAMP_NTZ'{_clock(value)}'"
         case Kind.BINARY:
             assert isinstance(value, bytes)
             return f"X'{value.hex()}'"
         case _:
             return f"CAST({quote_string(str(value))} AS {literal.type.ddl()})"
+
+
+def _clock(value: datetime) -> str:
+    """Date and time of day; `strftime` would not write the four digits of a year that Spark wants."""
+    return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

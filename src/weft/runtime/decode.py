@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -13,9 +15,9 @@ import pyarrow.json
 import pyarrow.parquet
 
 from weft.errors import BadFile
-from weft.kernels.arrow_types import arrow_type
+from weft.kernels.payload_types import fits, payload_type
 from weft.plan.stream import FileSource, Format, Stream
-from weft.plan.types import Field, Kind
+from weft.plan.types import Field
 
 
 def local_path(url: str) -> str:
@@ -45,9 +47,7 @@ def read_files(
                 raise
             _set_aside(Path(path), Path(quarantine) / stream.name, error)
             bad.append(f"{path}: {error.detail}")
-    empty = pa.table(
-        {f.name: pa.nulls(0, pa.null() if f.type.kind is Kind.OTHER else arrow_type(f.type)) for f in wanted}
-    )
+    empty = pa.schema([(field.name, _type_of(field) or pa.null()) for field in wanted]).empty_table()
     return (pa.concat_tables(tables) if tables else empty), tuple(bad)
 
 
@@ -94,38 +94,66 @@ def _decode(source: FileSource, path: str, wanted: Sequence[Field] | None) -> pa
             return _decode_csv(path, wanted, dict(source.options))
 
 
-def _text_schema(wanted: Sequence[Field] | None) -> pa.Schema:
-    """Types for text formats: what is declared is parsed as declared, never guessed from the first lines."""
-    return pa.schema([(field.name, arrow_type(field.type)) for field in wanted or () if field.type.kind != Kind.OTHER])
+def _spelled(present: Sequence[str], wanted: Sequence[Field] | None) -> pa.Schema:
+    """Types for text formats: what is declared is parsed as declared, under the names the file has for it."""
+    lowered = {name.lower(): name for name in present}
+    fields = [(field, _type_of(field)) for field in wanted or ()]
+    return pa.schema(
+        [(f.name if f.name in present else lowered.get(f.name.lower(), f.name), t) for f, t in fields if t is not None]
+    )
+
+
+def _as_text(schema: pa.Schema) -> pa.Schema:
+    """Dates and times are read as text first: Arrow's readers do not take all that ISO 8601 allows."""
+    return pa.schema([(f.name, pa.string() if pa.types.is_temporal(f.type) else f.type) for f in schema])
 
 
 def _decode_json(path: str, wanted: Sequence[Field] | None) -> pa.Table:
-    schema = _text_schema(wanted)
+    schema = _as_text(_spelled(_json_names(path), wanted))
     if Path(path).stat().st_size == 0:
         return schema.empty_table()
-    # Timestamps with a zone are read as text first: Arrow's JSON reader does not take offsets into them.
-    plain = pa.schema([(f.name, pa.string() if pa.types.is_timestamp(f.type) else f.type) for f in schema])
-    options = pa.json.ParseOptions(explicit_schema=plain) if wanted is not None else None
+    options = pa.json.ParseOptions(explicit_schema=schema) if wanted is not None else None
     table = pa.json.read_json(path, read_options=pa.json.ReadOptions(use_threads=False), parse_options=options)
-    for name in (wanted and [f.name for f in schema]) or ():
-        if name not in table.column_names:
-            table = table.append_column(name, pa.nulls(table.num_rows, plain.field(name).type))
+    for field in schema:
+        if field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    table.validate(full=True)
     return table
 
 
+def _json_names(path: str) -> list[str]:
+    """Names in the first record; what cannot be read here is for the reader to complain about."""
+    with open(path, "rb") as file:
+        line = next((line for line in file if line.strip()), b"{}")
+    try:
+        first = json.loads(line)
+    except ValueError:
+        return []
+    return list(first) if isinstance(first, dict) else []
+
+
 def _decode_csv(path: str, wanted: Sequence[Field] | None, options: dict[str, str]) -> pa.Table:
+    separator = options.get("sep", ",")
+    schema = _as_text(_spelled(_csv_names(path, separator), wanted))
+    if Path(path).stat().st_size == 0:
+        return schema.empty_table()
     convert = pa.csv.ConvertOptions(
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
         null_values=[options.get("nullValue", "")],
-        column_types={f.name: pa.string() if pa.types.is_timestamp(f.type) else f.type for f in _text_schema(wanted)},
+        column_types=schema,
     )
     return pa.csv.read_csv(
         path,
         read_options=pa.csv.ReadOptions(use_threads=False),
-        parse_options=pa.csv.ParseOptions(delimiter=options.get("sep", ",")),
+        parse_options=pa.csv.ParseOptions(delimiter=separator),
         convert_options=convert,
     )
+
+
+def _csv_names(path: str, separator: str) -> list[str]:
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        return next(csv.reader(file, delimiter=separator), [])
 
 
 def _match_names(present: Sequence[str], wanted: Sequence[Field]) -> list[str]:
@@ -135,31 +163,48 @@ def _match_names(present: Sequence[str], wanted: Sequence[Field]) -> list[str]:
 
 def _conform(table: pa.Table, wanted: Sequence[Field]) -> pa.Table:
     """The wanted columns by name (as Spark: whatever the case), cast where no value can change."""
-    places = {name.lower(): place for place, name in enumerate(table.column_names)}
-    arrays = []
-    for field in wanted:
-        place = places.get(field.name.lower())
-        if place is None:
-            raise pa.ArrowInvalid(f'column "{field.name}" is missing')
-        arrays.append(_cast(table.column(place), field))
+    arrays = [_cast(_find(table, field), field) for field in wanted]
     return pa.table(arrays, names=[field.name for field in wanted])
 
 
+def _find(table: pa.Table, field: Field) -> pa.ChunkedArray:
+    lowered = field.name.lower()
+    found = [table.column(at) for at, name in enumerate(table.column_names) if name.lower() == lowered]
+    if not found:
+        raise pa.ArrowInvalid(f'column "{field.name}" is missing')
+    filled = [column for column in found if column.null_count < len(column)]
+    if len(filled) > 1:
+        raise pa.ArrowInvalid(f'column "{field.name}" is there more than once')
+    return (filled or found)[0]
+
+
+def _type_of(field: Field) -> pa.DataType | None:
+    """The type a column is cast to; None for the rare ones that are taken as they are."""
+    try:
+        return payload_type(field.type)
+    except ValueError:
+        return None
+
+
 def _cast(column: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
-    if field.type.kind is Kind.OTHER:
-        return column
-    target = arrow_type(field.type)
-    if column.type == target:
+    target = _type_of(field)
+    if target is None or column.type == target:
         return column
     try:
-        if pa.types.is_string(column.type) and pa.types.is_timestamp(target):
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if _is_text(column.type) and pa.types.is_timestamp(target):
             return _parse_times(column).cast(target)
-        if not _is_kin(column.type, target):
+        if not fits(column.type, target) and not (_is_text(column.type) and pa.types.is_date(target)):
             raise pa.ArrowInvalid("the types do not fit")
         return column.cast(target)
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0]
         raise pa.ArrowInvalid(f'column "{field.name}" is {column.type}, not {field.type.ddl()}: {reason}') from error
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
 def _parse_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -168,20 +213,6 @@ def _parse_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid:
         return column.cast(pa.timestamp("us"))
-
-
-def _is_kin(found: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a value of one type is meant to be one of the other: numbers, times and texts among themselves."""
-    families = (
-        (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
-        (pa.types.is_timestamp, pa.types.is_date),
-        (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary, pa.types.is_string_view),
-        (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
-        (pa.types.is_boolean,),
-    )
-    if pa.types.is_null(found):
-        return True
-    return any(any(t(found) for t in family) and any(t(target) for t in family) for family in families)
 
 
 def _set_aside(path: Path, folder: Path, error: BadFile) -> None:

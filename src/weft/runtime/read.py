@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from weft.kernels.arrow_types import arrow_type
+from weft.kernels.payload_types import payload_type
 from weft.kernels.select_pairs import Selected, select_pairs, select_rows
 from weft.optimize.weave import is_swapped, sides_of
 from weft.plan.changelog import QueryRecord
@@ -94,7 +94,7 @@ def _schema(query: BoundQuery, streams: dict[str, Stream]) -> pa.Schema:
         for name in relation.columns:
             field = streams[relation.stream].schema.find(name)
             assert field is not None
-            fields.append(pa.field(f"{number}.{name}", arrow_type(field.type)))
+            fields.append(pa.field(f"{number}.{name}", payload_type(field.type)))
     if query.sliding is not None:
         fields += [pa.field(WINDOW_START, _TIMESTAMP), pa.field(WINDOW_END, _TIMESTAMP)]
     return pa.schema(fields)
@@ -158,5 +158,5 @@ def _build(reading: Reading, sides: list[tuple[PartView, pa.Array]], selected: S
         ends = starts + to_micros(reading.sliding.size)
         arrays += [pa.array(starts).cast(_TIMESTAMP), pa.array(ends).cast(_TIMESTAMP)]
     if not arrays:  # a SELECT list of constants: only the number of rows counts
-        return pa.table({"weft#rows": pa.nulls(len(selected.positions))})
+        return pa.table({"weft#rows": pa.nulls(len(selected.positions), pa.bool_())})
     return pa.Table.from_arrays(arrays, schema=reading.schema)

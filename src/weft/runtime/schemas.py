@@ -30,6 +30,8 @@ def infer_schema(stream: str, source: FileSource) -> Schema:
             table = decode_file(source, str(path))
         except BadFile:
             continue
+        if table.num_columns == 0:  # an empty file says nothing
+            continue
         return Schema(tuple(Field(column.name, from_arrow(column.type)) for column in table.schema))
     raise InvalidStream(
         f'schema of stream "{stream}" cannot be inferred: there is no readable file in "{source.path}"',

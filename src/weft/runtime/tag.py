@@ -5,7 +5,7 @@ A plain function on Arrow data: it runs the same in a test process and in a Spar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.kernels.bitset import from_words, slots_of, to_words
+from weft.kernels.bitset import column_of, from_words, slots_of, to_mask, to_words
 from weft.kernels.evaluate import EvaluationError, evaluate
+from weft.kernels.evaluate_raises import may_raise
 from weft.kernels.hash_space import hash_range
 from weft.kernels.keys import hash_keys
 from weft.kernels.order import sort_order
 from weft.plan.changelog import NO_SLOTS, Slots
-from weft.plan.expression import Column
+from weft.plan.expression import Column, Expression
 from weft.plan.shared import Index, Store, key_column, key_text
 from weft.runtime.task import BatchTask, Program, RoleTag, StreamTag
 from weft.state.bucket import (
@@ -122,24 +123,58 @@ class _Tagged:
 def _fill_stores(tagged: _Tagged, role: RoleTag) -> Iterator[Bucket]:
     for store in role.stores:
         sets = tagged.sets if len(role.stores) == 1 else tagged.sets & to_words(store.slots, tagged.program.words)
-        wanted = np.flatnonzero(sets[:, 0]) if sets.shape[1] == 1 else np.flatnonzero(sets.any(axis=1))
         try:
-            bucket = _fill_store(tagged, store, sets, wanted)
-        except EvaluationError as error:
-            tagged.report.failures |= dict.fromkeys(slots_of(store.slots), str(error))
-            continue
+            bucket = _fill_store(tagged, store, sets)
+        except EvaluationError:
+            failures = _failing_slots(tagged, store, sets)
+            tagged.report.failures |= failures
+            sets = sets & ~to_words(to_mask(failures), tagged.program.words)
+            bucket = _fill_store(tagged, store, sets, users=_rows_by_part(tagged.program, store, sets))
         if bucket is not None:
             yield bucket
 
 
-def _fill_store(tagged: _Tagged, store: Store, sets: Array, wanted: Array) -> Bucket | None:
+def _failing_slots(tagged: _Tagged, store: Store, sets: Array) -> dict[int, str]:
+    """Queries with a key that fails on a row of their own; others that share the store must not suffer for them."""
+    found: dict[int, str] = {}
+    for part, slots in _users(tagged.program, store).items():
+        for slot in slots_of(slots) if may_raise(part) else ():
+            try:
+                evaluate(part, tagged.rows.filter(pa.array(column_of(sets, slot))))
+            except EvaluationError as error:
+                found[slot] = str(error)
+    return found
+
+
+def _rows_by_part(program: Program, store: Store, sets: Array) -> dict[Expression, Array]:
+    """For each key part that can fail, the rows it is wanted for: it may not be computable for others."""
+    return {
+        part: np.asarray((sets & to_words(slots, program.words)).any(axis=1))
+        for part, slots in _users(program, store).items()
+        if may_raise(part)
+    }
+
+
+def _users(program: Program, store: Store) -> dict[Expression, Slots]:
+    """The slots of the queries whose key each key part belongs to."""
+    found: dict[Expression, Slots] = {}
+    for join in (probe.join for probe in program.joins):
+        for side in ((join.left, join.left_index), (join.right, join.right_index)):
+            for index in (index for index in store.indexes if (store.id, index.id) == side):
+                found |= {part: Slots(found.get(part, NO_SLOTS) | join.slots) for part in index.key}
+    return found
+
+
+def _fill_store(
+    tagged: _Tagged, store: Store, sets: Array, *, users: Mapping[Expression, Array] | None = None
+) -> Bucket | None:
     """Order the wanted rows by destination, cut them into parts and write them."""
-    columns, keys = list[tuple[str, pa.Array]](), _Keys(tagged.rows, wanted)
+    wanted = np.flatnonzero(sets[:, 0]) if sets.shape[1] == 1 else np.flatnonzero(sets.any(axis=1))
+    columns, keys = list[tuple[str, pa.Array]](), _Keys(tagged.rows, wanted, users or {})
     if store.route:
         hashes, valid = keys.hashes(store.route)
         if valid is not None:
-            wanted, hashes = wanted[valid], hashes[valid]
-            keys = _Keys(tagged.rows, wanted)
+            wanted, hashes, keys = wanted[valid], hashes[valid], keys.reordered(valid)
         order = sort_order(hashes, tagged.times[wanted])
         wanted, hashes = wanted[order], hashes[order]
         keys = keys.reordered(order)
@@ -181,20 +216,28 @@ def _write(tagged: _Tagged, store: Store, parts: list[pa.RecordBatch], described
 class _Keys:
     """Values and hashes of key expressions for some rows, computed when asked for."""
 
-    def __init__(self, rows: pa.RecordBatch, wanted: Array) -> None:
+    def __init__(self, rows: pa.RecordBatch, wanted: Array, users: Mapping[Expression, Array]) -> None:
         self._rows = rows
         self._wanted = wanted
+        self._users = users
 
     def reordered(self, order: Array | slice) -> _Keys:
-        return _Keys(self._rows, self._wanted[order])
+        return _Keys(self._rows, self._wanted[order], self._users)
 
     def values(self, key: tuple[Any, ...]) -> list[pa.Array]:
         """Each part of a key for the wanted rows only: other rows may not be computable."""
         names = [part.name for part in key if isinstance(part, Column)]
         if len(names) == len(key):
             return list(self._rows.select(names).take(pa.array(self._wanted)).columns)
-        subset = self._rows.take(pa.array(self._wanted))
-        return [evaluate(part, subset) for part in key]
+        return [self._value(part) for part in key]
+
+    def _value(self, part: Expression) -> pa.Array:
+        """A key part for the wanted rows; NULL where only queries without this part want the row."""
+        if part not in self._users:
+            return evaluate(part, self._rows.take(pa.array(self._wanted)))
+        chosen = self._users[part][self._wanted]
+        values = evaluate(part, self._rows.take(pa.array(self._wanted[chosen])))
+        return values.take(pa.array(np.cumsum(chosen) - 1, mask=~chosen))
 
     def hashes(self, key: tuple[Any, ...]) -> tuple[Array, Array | None]:
         """Hash of each row's key, and which rows have one (NULL never matches)."""

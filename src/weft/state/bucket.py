@@ -78,12 +78,12 @@ class Bucket:
     @property
     def max_time(self) -> int:
         """Largest event time in it."""
-        return max(part.max_time for part in self.parts)
+        return max(part.max_time for part in self.parts if part.rows)
 
     @property
     def min_time(self) -> int:
         """Smallest event time in it."""
-        return min(part.min_time for part in self.parts)
+        return min(part.min_time for part in self.parts if part.rows)
 
     def to_json(self) -> dict[str, Any]:
         """As in a manifest."""

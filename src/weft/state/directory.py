@@ -52,7 +52,12 @@ class Directory:
             )
         root = Path(path).resolve()
         with disk_errors("the state directory"):
-            root.mkdir(parents=True, exist_ok=True)
+            try:
+                root.mkdir(parents=True, exist_ok=True)
+            except (FileExistsError, NotADirectoryError) as error:
+                raise InvalidSetting(
+                    f'state directory "{root}" is a file, or below one', hint="Give a directory, or a new path."
+                ) from error
             lock = _take_lock(root)
             try:
                 _check_version(root)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from weft.bench.data import SCHEMA, START, STREAMS, Load, file_of, generate, link_files, second_table
+from weft.bench.data import SCHEMA, START, STREAMS, Load, file_of, generate, link_files, second_table, write_prelude
 from weft.sql import parse_schema
 
 LOAD = Load(rate=500, keys=40)
@@ -53,3 +53,18 @@ def test_links_are_a_prefix_with_the_same_order(tmp_path: Path) -> None:
         linked = sorted((tmp_path / "some" / name).iterdir())
         assert linked == [file_of(tmp_path / "some", name, second) for second in range(2)]
         assert linked[1].samefile(file_of(tmp_path / "all", name, 1))
+
+
+def test_the_prelude_comes_first_and_joins_with_nothing(tmp_path: Path) -> None:
+    write_prelude(tmp_path, 10)
+    generate(tmp_path, LOAD, 1)
+    keys = []
+    for name in STREAMS:
+        first, second = sorted((tmp_path / name).iterdir(), key=lambda path: path.stat().st_mtime)
+        table = pq.read_table(first)
+        assert first.name == "prelude.parquet"
+        assert table.schema == pq.read_schema(second)
+        assert pc.max(table["ts"]).as_py() < START
+        keys.append(set(table["k"].to_pylist()))
+    assert not keys[0] & keys[1]
+    assert max(keys[0] | keys[1]) < 0

@@ -55,22 +55,14 @@ def test_nothing_finished_is_said() -> None:
     assert (outcome.rows_per_second, outcome.note) == (0.0, "no batch was finished in time")
 
 
-def test_together_is_the_mean_progress_since_the_warm_up() -> None:
-    """Two queries take turns, a batch of each every 2 s: each reads 100 rows in 2 s."""
-    first = [Batch(n, 2.0 * n, 1.0, 100) for n in range(10)]
-    second = [Batch(n, 2.0 * n + 1, 1.0, 100) for n in range(10)]
-    outcome = rate_together([first, second], rows=100, begin=0.0, end=20.0)
-    assert outcome.rows_per_second == pytest.approx(50.0)
-    assert outcome.slowest_rows_per_second == pytest.approx(50.0)
-    assert outcome.batches == 20 - WARM_UP
+def test_together_is_what_all_have_read_by_the_time_of_the_last() -> None:
+    outcome = rate_together([batches(1.0, 1.0), batches(2.0, 3.0)], rows=200, begin=0.0, end=9.0)
+    assert (outcome.rows_per_second, outcome.slowest_rows_per_second, outcome.note) == (40.0, 40.0, "")
+    assert (outcome.batch_seconds, outcome.batches) == (1.5, 4)
 
 
-def test_together_counts_a_starving_query_in_the_mean_and_as_the_slowest() -> None:
-    outcome = rate_together([batches(*[1.0] * 12), []], rows=100, begin=0.0, end=12.0)
-    assert outcome.rows_per_second == pytest.approx(50.0)
+def test_together_cut_off_errs_in_favour_of_the_queries() -> None:
+    outcome = rate_together([batches(1.0, 1.0), batches(2.0), []], rows=200, begin=0.0, end=10.0)
+    assert outcome.rows_per_second == pytest.approx((200 + 200 + 100) / 3 / 10)
     assert outcome.slowest_rows_per_second == 0.0
-
-
-def test_together_leaves_out_what_ended_later() -> None:
-    outcome = rate_together([batches(1.0, 1.0, 5.0)], rows=100, begin=0.0, end=3.0)
-    assert outcome.rows_per_second == pytest.approx(50.0)  # the second batch, by the two seconds since the first
+    assert outcome.note == "cut off after 10 s, batches under way count as done"

@@ -1,0 +1,57 @@
+"""Small streams, rows and an engine core to play with, for the tests of plan, state, runtime and engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tests.property.harness import CoreHarness
+from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
+from weft.plan.stream import FrameSource, Stream
+from weft.sql import bind, parse_schema
+
+DDL = "ts timestamp, k bigint, j bigint, x int, s string"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SCHEMA = pa.schema(
+    [("ts", pa.timestamp("us", "UTC")), ("k", pa.int64()), ("j", pa.int64()), ("x", pa.int32()), ("s", pa.string())]
+)
+WINDOW = "[RANGE 10 SECONDS]"
+JOIN = f"SELECT p.x AS px, q.x AS qx FROM a {WINDOW} p JOIN b {WINDOW} q ON p.k = q.k"
+
+
+def stream(name: str, *, lateness: float = 0, retain: timedelta | None = None, ddl: str = DDL) -> Stream:
+    return Stream(name, parse_schema(ddl), "ts", timedelta(seconds=lateness), retain, FrameSource())
+
+
+STREAMS = {name: stream(name) for name in "abc"}
+
+
+def rows(*values: tuple[Any, ...]) -> pa.RecordBatch:
+    """Rows (second, k, x), or with j and s too; a second of None is no time."""
+    records = []
+    for second, k, x, *rest in values:
+        j, s = (*rest, *(None, None)[len(rest) :])
+        time = None if second is None else EPOCH + timedelta(seconds=second)
+        records.append({"ts": time, "k": k, "j": j, "x": x, "s": s})
+    return pa.RecordBatch.from_pylist(records, schema=SCHEMA)
+
+
+def open_core(path: Path, *, partitions: int = 2, streams: Iterable[Stream] = STREAMS.values()) -> CoreHarness:
+    return CoreHarness(path, list(streams), partitions=partitions)
+
+
+def live(sql: str, slot: int = 0, *, start: int | None = None, route: tuple[int, ...] | None = None) -> LiveQuery:
+    """A live query that has all its keys as its route unless told."""
+    query = bind(sql, STREAMS)
+    place = tuple(range(len(query.keys))) if route is None else route
+    return LiveQuery(QueryRecord(QueryId(f"q{slot}"), f"q{slot}", sql, slot, 0, start, place), query)
+
+
+def data_files(harness: CoreHarness) -> set[str]:
+    """Every file in the data folder, relative to it."""
+    folder = harness.core.directory.path("data")
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
