@@ -144,7 +144,9 @@ def test_rows_nobody_asks_for_cannot_fail_a_query(place: Place) -> None:
     late = engine.create("SELECT k FROM a WHERE 10 / v > 1")
     spark_late = engine.create("SELECT k FROM a WHERE cast(name AS int) = 3 OR length(trim(name)) = 9")
     guarded = engine.create(JOIN.format("100 DIV x.v = y.k") + " WHERE x.v > 0")
-    spark_guarded = engine.create(JOIN.format("cast(trim(x.name) AS bigint) = y.v") + " WHERE x.v > 0")
+    spark_key = JOIN.format("cast(trim(x.name) AS bigint) = y.v")
+    spark_guarded = engine.create(spark_key + " WHERE x.v > 0")
+    careless = [engine.create(JOIN.format("100 DIV x.v = y.k")), engine.create(spark_key + " WHERE x.k < 4")]
     place.put("a", (10, 1, 5, "3"))
     place.put("b", (10, 20, 3, ""))
     steps(engine)
@@ -158,6 +160,7 @@ def test_rows_nobody_asks_for_cannot_fail_a_query(place: Place) -> None:
     place.put("a", (12, 3, 0, "y"), (12, 4, 20, "3 "))
     steps(engine)
     assert [query.state for query in (guarded, spark_guarded)] == ["live"] * 2
+    assert [query.state for query in careless] == ["failed"] * 2  # they share keys and stores with the careful ones
     assert rows(guarded) == [(1,), (2,)]
     assert rows(spark_guarded) == [(1,), (4,)]
 

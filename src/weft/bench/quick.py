@@ -25,9 +25,9 @@ from weft.bench.data import Load, generate
 from weft.bench.report import Line, summarize, to_json, to_table, verdicts
 from weft.bench.run import run_child
 
-_SHORT = 14
-"""Event-seconds of the cases whose batches take seconds: ten measured ones after the warm-up."""
-_SPARK_SECONDS = ((1, 12), (5, 4), (20, 2), (1 << 30, 1))
+_SHORT = 12
+"""Event-seconds of the cases whose batches take longer: eight measured ones after the warm-up."""
+_SPARK_SECONDS = ((1, 10), (5, 3), (20, 2), (1 << 30, 1))
 """Event-seconds of input for plain Spark by the largest number of queries: about a minute or three on two cores."""
 _NARROWEST = 120
 """Columns of a terminal that the table needs."""
@@ -75,7 +75,7 @@ def spark_cases(counts: Iterable[int], load: Load, *, large_batches: bool = Fals
         seconds = next(seconds for most, seconds in _SPARK_SECONDS if count <= most)
         yield Case(System.SPARK, count, seconds, load=load)
         if count == 1 or large_batches:
-            yield Case(System.SPARK, count, 20 if count == 1 else 4, files=4, load=load)
+            yield Case(System.SPARK, count, 16 if count == 1 else 4, files=4, load=load)
 
 
 def trial_cases() -> tuple[Case, ...]:

@@ -59,6 +59,7 @@ def _failed(reports: Sequence[Mapping[str, Any]], live: Iterable[LiveQuery]) -> 
     for report in reports:
         by_slot |= {int(slot): text for slot, text in report.get("tag", {}).get("failures", {}).items()}
         by_text |= report.get("opaque_failures", {})
+        by_slot |= report.get("slot_failures", {})
     found = {}
     for query in live:
         texts = [part.sql for part in _opaque_parts(query) if part.sql in by_text]
@@ -73,6 +74,4 @@ def _opaque_parts(query: LiveQuery) -> Iterable[Opaque]:
     parts: list[Expression] = []
     for relation in query.query.relations:
         parts += conjuncts(guard_opaque(relation.predicate))
-    for pair in query.query.keys:
-        parts += [pair.left, pair.right]
     return [part for part in parts if isinstance(part, Opaque)]

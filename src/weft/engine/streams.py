@@ -64,7 +64,7 @@ def declare_stream(
     existing: Stream | None,
 ) -> Stream:
     """The stream these arguments describe; a different one of the same name is refused."""
-    kind, schema = _source(name, source, existing)
+    kind, schema = _source(name, source, time, existing)
     field = schema.find(time)
     if field is None:
         raise InvalidStream(
@@ -87,13 +87,13 @@ def declare_stream(
     return stream
 
 
-def _source(name: str, source: Any, existing: Stream | None) -> tuple[Source, Schema]:
+def _source(name: str, source: Any, time: str, existing: Stream | None) -> tuple[Source, Schema]:
     if isinstance(source, Files):
         if source.schema is not None:
             return source.source, parse_schema(source.schema)
         if existing is not None:
             return source.source, existing.schema
-        return source.source, infer_schema(name, source.source)
+        return source.source, infer_schema(name, source.source, time)
     if not getattr(source, "isStreaming", False):
         raise InvalidStream(
             f'source of stream "{name}" is not a streaming DataFrame',

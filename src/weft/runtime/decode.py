@@ -7,7 +7,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.csv
@@ -21,9 +20,8 @@ from weft.plan.types import Field
 
 
 def local_path(url: str) -> str:
-    """The local file behind a path as Spark reports it (`file:/a%20b`)."""
-    parts = urlsplit(url)
-    return unquote(parts.path) if parts.scheme == "file" else url
+    """The local file behind a path as Spark reports it: `file:/a b`, nothing in it is encoded."""
+    return "/" + url.removeprefix("file:").lstrip("/") if url.startswith("file:") else url
 
 
 def read_files(
@@ -213,6 +211,17 @@ def _parse_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid:
         return column.cast(pa.timestamp("us"))
+
+
+def holds_times(column: pa.ChunkedArray) -> bool:
+    """Whether a column of text can be read as instants."""
+    if not _is_text(column.type) or column.null_count == len(column):
+        return False
+    try:
+        _parse_times(column)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _set_aside(path: Path, folder: Path, error: BadFile) -> None:

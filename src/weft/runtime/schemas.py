@@ -11,8 +11,8 @@ from weft.errors import BadFile, InvalidStream
 from weft.kernels.arrow_types import from_arrow
 from weft.plan.expression import quote
 from weft.plan.stream import FileSource
-from weft.plan.types import Field, Schema
-from weft.runtime.decode import decode_file
+from weft.plan.types import TIMESTAMP, Field, Schema
+from weft.runtime.decode import decode_file, holds_times
 from weft.sql import parse_schema
 
 
@@ -22,8 +22,8 @@ def frame_schema(frame: DataFrame) -> Schema:
     return parse_schema(", ".join(f"{quote(field.name)} {field.dataType.simpleString()}" for field in fields))
 
 
-def infer_schema(stream: str, source: FileSource) -> Schema:
-    """The schema of the first readable file of a directory."""
+def infer_schema(stream: str, source: FileSource, time: str) -> Schema:
+    """The schema of the first readable file of a directory; text in the column `time` is read as instants."""
     paths = sorted(path for path in Path(source.path).glob("*") if path.is_file() and path.name[0] not in "._")
     for path in paths:
         try:
@@ -32,7 +32,9 @@ def infer_schema(stream: str, source: FileSource) -> Schema:
             continue
         if table.num_columns == 0:  # an empty file says nothing
             continue
-        return Schema(tuple(Field(column.name, from_arrow(column.type)) for column in table.schema))
+        types = {name: from_arrow(column.type) for name, column in zip(table.column_names, table.columns, strict=True)}
+        types |= {name: TIMESTAMP for name in types if name.lower() == time.lower() and holds_times(table.column(name))}
+        return Schema(tuple(Field(name, type_) for name, type_ in types.items()))
     raise InvalidStream(
         f'schema of stream "{stream}" cannot be inferred: there is no readable file in "{source.path}"',
         hint='Give it: weft.files(..., schema="ts timestamp, ...").',

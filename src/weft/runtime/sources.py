@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import reduce
 from typing import Any
@@ -14,22 +15,25 @@ from weft.plan.expression import quote
 from weft.plan.stream import FileSource, FrameSource, Stream
 
 STREAM, PATH = "weft#stream", "weft#path"
+_OURS = "weft_"
+_PATTERN = re.compile(r"[{}\[\]*?\\]")
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 
 
 def read_streams(spark: SparkSession, streams: Mapping[str, Stream], frames: Mapping[str, DataFrame]) -> DataFrame:
-    """All streams in one DataFrame: file streams as paths, others as rows under `<stream>.<column>`."""
-    parts = [_part(spark, stream, frames) for _, stream in sorted(streams.items())]
+    """All streams in one DataFrame: file streams as paths, others as rows under names that no two streams share."""
+    named = set[int]()
+    parts = [_part(spark, stream, frames, named) for _, stream in sorted(streams.items())]
     return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
 
 
-def _part(spark: SparkSession, stream: Stream, frames: Mapping[str, DataFrame]) -> DataFrame:
+def _part(spark: SparkSession, stream: Stream, frames: Mapping[str, DataFrame], named: set[int]) -> DataFrame:
     match stream.source:
         case FileSource(path=path, max_files_per_batch=limit):
-            reader = spark.readStream.name(stream.name).format("binaryFile").schema(_BINARY_FILE)
+            reader = spark.readStream.name(_source_name(stream.name)).format("binaryFile").schema(_BINARY_FILE)
             if limit is not None:
                 reader = reader.option("maxFilesPerTrigger", limit)
-            files = reader.load(path)
+            files = reader.load(_PATTERN.sub(r"\\\g<0>", path))
             return files.select(F.lit(stream.name).alias(STREAM), F.col("path").alias(PATH))
         case FrameSource():
             frame = frames.get(stream.name)
@@ -38,14 +42,14 @@ def _part(spark: SparkSession, stream: Stream, frames: Mapping[str, DataFrame]) 
                     f'stream "{stream.name}" reads a DataFrame that is not attached',
                     hint=f'Call engine.stream("{stream.name}", <the DataFrame>, time="{stream.time}") before start.',
                 )
-            _name_sources(frame, stream.name)
-            columns = [F.col(quote(name)).alias(f"{stream.name}.{name}") for name in stream.schema.names()]
+            _name_sources(frame, stream.name, named)
+            columns = [F.col(quote(name)).alias(_column_name(stream, name)) for name in stream.schema.names()]
             return frame.select(F.lit(stream.name).alias(STREAM), F.lit(None).cast("string").alias(PATH), *columns)
 
 
 def rows_of(frame: DataFrame, stream: Stream, columns: tuple[str, ...]) -> DataFrame:
     """The rows of one DataFrame stream in a batch, under their own column names."""
-    picked = [F.col(quote(f"{stream.name}.{name}")).alias(name) for name in columns]
+    picked = [F.col(quote(_column_name(stream, name))).alias(name) for name in columns]
     return frame.where(F.col(quote(STREAM)) == stream.name).select(*picked)
 
 
@@ -54,19 +58,37 @@ def files_of(frame: DataFrame, streams: list[str]) -> DataFrame:
     return frame.where(F.col(quote(STREAM)).isin(streams)).select(quote(STREAM), quote(PATH))
 
 
-def _name_sources(frame: DataFrame, stream: str) -> None:
+def is_pattern(path: str) -> bool:
+    """Whether Spark takes a path for a pattern: then it lists all files of the batch once more for it."""
+    return _PATTERN.search(path) is not None
+
+
+def _column_name(stream: Stream, column: str) -> str:
+    return f"{stream.name}##{column}"
+
+
+def _source_name(stream: str) -> str:
+    """A name Spark allows for a source; different for different streams."""
+    return _OURS + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in stream)
+
+
+def _name_sources(frame: DataFrame, stream: str, named: set[int]) -> None:
     """Give the sources below a user's DataFrame names of their own where the user gave none.
 
     With source evolution Spark wants every source named, but a name can only be given to a reader, and the user has
-    long made the DataFrame. The leaves of its plan are still unnamed then, and can be named in place.
+    long made the DataFrame. The leaves of its plan can still be named in place; again at each start, so that the name
+    does not depend on what else the DataFrame was used for, and once per start, since streams may share a source.
     """
     jvm: Any = frame.sparkSession._jvm
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     for number in range(leaves.length()):
         leaf = leaves.apply(number)
+        identity = jvm.java.lang.System.identityHashCode(leaf)
         fields = [f for f in leaf.getClass().getDeclaredFields() if f.getName() == "sourceIdentifyingName"]
-        for field in fields:
+        for field in fields if identity not in named else ():
+            named.add(identity)
             field.setAccessible(True)
-            if "Unassigned" in field.get(leaf).getClass().getName():
+            before = field.get(leaf)
+            if "Unassigned" in before.getClass().getName() or _OURS in before.toString():
                 names = jvm.org.apache.spark.sql.catalyst.streaming
-                field.set(leaf, names.UserProvided(f"{stream}_{number}"))
+                field.set(leaf, names.UserProvided(f"{_source_name(stream)}_{number}"))

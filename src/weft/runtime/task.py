@@ -9,7 +9,7 @@ from weft.kernels.predicate_index import PredicateIndex, Want, build_index, opaq
 from weft.kernels.window_table import WindowEntry, WindowTable, build_window_table
 from weft.optimize.weave import is_swapped, sides_of
 from weft.plan.changelog import LiveQuery, Slots
-from weft.plan.expression import Opaque, columns_of, guard_opaque
+from weft.plan.expression import Opaque, columns_of, guard_opaque, to_sql
 from weft.plan.shared import SharedJoin, SharedPlan, Store, StoreId
 from weft.plan.stream import Stream
 from weft.plan.window import TimeBounds
@@ -32,6 +32,8 @@ class StreamTag:
     columns: tuple[str, ...]
     roles: tuple[RoleTag, ...]
     opaque: tuple[Opaque, ...]
+    guards: Mapping[str, tuple[tuple[int, str], ...]]
+    """For each opaque key, by its text: the slots that need it, and on which rows each does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,20 @@ def _stream_tag(stream: Stream, plan: SharedPlan) -> StreamTag:
     for part in opaque.values():
         needed |= columns_of(part)
     columns = tuple(name for name in stream.schema.names() if name in needed)
-    return StreamTag(stream, columns, tuple(roles), tuple(opaque.values()))
+    return StreamTag(stream, columns, tuple(roles), tuple(opaque.values()), _key_guards(stream, plan))
+
+
+def _key_guards(stream: Stream, plan: SharedPlan) -> dict[str, tuple[tuple[int, str], ...]]:
+    """Alone a query computes its keys only for rows that pass its predicate, so Spark must not do more for it."""
+    found: dict[str, tuple[tuple[int, str], ...]] = {}
+    for live in plan.queries:
+        for number, relation in enumerate(live.query.relations):
+            wanted = "true" if relation.predicate is None else to_sql(relation.predicate)
+            keys = [pair.right if number else pair.left for pair in live.query.keys]
+            for key in keys if relation.stream == stream.name else ():
+                if isinstance(key, Opaque):
+                    found[key.sql] = (*found.get(key.sql, ()), (live.slot, wanted))
+    return found
 
 
 def _join_probe(join: SharedJoin, plan: SharedPlan) -> JoinProbe:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from tests.property.harness import CoreHarness
+from weft.engine.core import Core
 from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
 from weft.plan.stream import FrameSource, Stream
+from weft.runtime.stages import probe_stage, tag_stage
+from weft.runtime.task import BatchTask, Program
 from weft.sql import bind, parse_schema
+from weft.state.journal import Manifest
 
 DDL = "ts timestamp, k bigint, j bigint, x int, s string"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,6 +47,25 @@ def rows(*values: tuple[Any, ...]) -> pa.RecordBatch:
 
 def open_core(path: Path, *, partitions: int = 2, streams: Iterable[Stream] = STREAMS.values()) -> CoreHarness:
     return CoreHarness(path, list(streams), partitions=partitions)
+
+
+def run_batch(core: Core, inputs: Mapping[str, Sequence[pa.RecordBatch]], *, partitions: int = 2) -> Manifest:
+    """One batch on a core, from the stages themselves, each piece of input as one file."""
+    begun = core.begin(core.next_batch, partitions=partitions)
+    assert begun is not None
+    return core.commit(core.next_batch, reports_of(*begun, inputs))
+
+
+def reports_of(
+    program: Program, task: BatchTask, inputs: Mapping[str, Sequence[pa.RecordBatch]]
+) -> list[dict[str, Any]]:
+    """What the tasks of a batch report."""
+    tables = ((name, pa.Table.from_batches([piece]), ()) for name, pieces in inputs.items() for piece in pieces)
+    items: dict[int, list[bytes]] = {partition: [] for partition in range(task.partitions)}
+    for partition, item in tag_stage(program, task, tables):
+        items[partition].append(item)
+    reports = [probe_stage(program, task, partition, items=received) for partition, received in items.items()]
+    return [json.loads(report) for each in reports for report in each]
 
 
 def live(sql: str, slot: int = 0, *, start: int | None = None, route: tuple[int, ...] | None = None) -> LiveQuery:

@@ -79,7 +79,7 @@ def test_no_queries_no_plan() -> None:
 
 
 @given(st.lists(st.sampled_from(TEXTS), max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_query_finds_all_it_needs_and_nothing_else_is_there(texts: list[str]) -> None:
     queries = woven(*texts)
     plan = weave(queries, STREAMS)
@@ -98,7 +98,9 @@ def test_every_query_finds_all_it_needs_and_nothing_else_is_there(texts: list[st
             assert [join.slots >> each.slot & 1 for join in plan.joins if join.id == mine] == [1]
     everyone = (1 << len(queries)) - 1
     assert all(store.slots and not store.slots & ~everyone for store in plan.stores)
-    assert all(store.columns == tuple(c for c in STREAMS["a"].schema.names() if c in store.columns) for store in plan.stores)
+    assert all(
+        store.columns == tuple(c for c in STREAMS["a"].schema.names() if c in store.columns) for store in plan.stores
+    )
     assert len({store.id for store in plan.stores}) == len(plan.stores)
     assert len({join.id for join in plan.joins}) == len(plan.joins)
 

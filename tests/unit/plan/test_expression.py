@@ -95,7 +95,13 @@ def test_text(expression: Expression, text: str) -> None:
 
 
 def test_every_function_has_a_text_that_parses() -> None:
-    arity = {"case": (TRUE, A, B), "not": (TRUE,), "and": (TRUE, TRUE), "or": (TRUE, TRUE), "like": (S, Literal("%", STRING))}
+    arity = {
+        "case": (TRUE, A, B),
+        "not": (TRUE,),
+        "and": (TRUE, TRUE),
+        "or": (TRUE, TRUE),
+        "like": (S, Literal("%", STRING)),
+    }
     unary = "is_null is_not_null neg abs cast length year month day hour minute second".split()
     for name in sorted(FUNCTIONS):
         args = arity.get(name, (A,) if name in unary else (A, B))

@@ -1,0 +1,182 @@
+"""What is on disk: files live as long as a query or a result can reach them, and not longer."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.unit.engine.sample import JOIN, STREAMS, data_files, live, open_core, rows, stream
+from weft.engine.inventory import Inventory
+from weft.optimize.weave import sides_of
+from weft.plan.changelog import Slots
+from weft.plan.shared import StoreId
+from weft.state.bucket import Bucket, Part
+from weft.state.directory import Directory
+from weft.state.journal import Manifest
+from weft.state.segment import PartRef, Piece, Segment
+
+SECOND = 1_000_000
+QUERY = live(JOIN)
+LIVE = {QUERY.record.id: QUERY}
+LEFT = sides_of(QUERY.query, QUERY.record.route)[0].store
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Inventory:
+    return Inventory(Directory.open(tmp_path))
+
+
+def bucket(path: str, second: int, *, epoch: int = 0, store: StoreId = LEFT, slots: int = 1) -> Bucket:
+    part = Part(0, 9, 1, second * SECOND, second * SECOND, Slots(slots))
+    return Bucket(path, store, "a", epoch, (part,), 1)
+
+
+def manifest(batch: int, *buckets: Bucket, needs: tuple[str, ...] = (), merged_away: tuple[str, ...] = ()) -> Manifest:
+    """A batch that made buckets, and results that refer to the files `needs`."""
+    pieces = tuple(Piece("j", PartRef(path, 0), PartRef(path, 0), 1) for path in needs)
+    segments = (Segment(f"{batch}/p.pairs.arrow", pieces, 1),) if needs else ()
+    return Manifest(batch, 0.0, (), buckets, merged_away, segments, (), (), (), 0)
+
+
+def put(inventory: Inventory, *manifests: Manifest) -> None:
+    """Take manifests in and make the files they name."""
+    for each in manifests:
+        for path in {*each.result_files(), *(b.path for b in each.buckets)}:
+            file = inventory._directory.path("data", *path.split("/"))
+            file.parent.mkdir(exist_ok=True)
+            file.touch()
+        inventory.fold(each, Slots(1))
+
+
+def there(inventory: Inventory) -> set[str]:
+    folder = inventory._directory.path("data")
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def collect(inventory: Inventory, second: int) -> None:
+    inventory.collect(LIVE, STREAMS, {"a": second * SECOND, "b": second * SECOND})
+
+
+def test_a_bucket_goes_when_nobody_can_reach_it(inventory: Inventory) -> None:
+    put(inventory, manifest(0, bucket("0/x", 0)), manifest(1, bucket("1/y", 8, epoch=1)))
+    collect(inventory, 9)
+    assert set(inventory.buckets) == there(inventory) == {"0/x", "1/y"}
+    collect(inventory, 10)
+    assert set(inventory.buckets) == there(inventory) == {"1/y"}
+    assert set(inventory.masks) == {1}
+    assert not inventory._directory.path("data", "0").exists(), "its folder is empty"
+    inventory.collect({}, STREAMS, {})
+    assert there(inventory) == set()
+
+
+def test_results_keep_files_that_the_state_no_longer_needs(inventory: Inventory) -> None:
+    put(inventory, manifest(0, bucket("0/x", 0)), manifest(1, needs=("0/x",)), manifest(2, needs=("0/x",)))
+    collect(inventory, 100)
+    assert inventory.buckets == {}
+    assert there(inventory) == {"0/x", "1/p.pairs.arrow", "2/p.pairs.arrow"}
+    inventory.trim(2)
+    assert there(inventory) == {"0/x", "2/p.pairs.arrow"}
+    assert [each.batch for each in inventory.results] == [2]
+    inventory.trim(2)
+    assert there(inventory) == {"0/x", "2/p.pairs.arrow"}
+    inventory.trim(3)
+    assert there(inventory) == set()
+
+
+def test_trimming_leaves_what_the_state_still_needs(inventory: Inventory) -> None:
+    put(inventory, manifest(0, bucket("0/x", 0)), manifest(1, needs=("0/x",)))
+    inventory.trim(5)
+    assert there(inventory) == {"0/x"}
+
+
+def test_merged_buckets_go_unless_results_need_them(inventory: Inventory) -> None:
+    put(inventory, manifest(0, bucket("0/x", 0), bucket("0/y", 1)), manifest(1, needs=("0/y",)))
+    put(inventory, manifest(2, bucket("2/m", 1, epoch=2), merged_away=("0/x", "0/y")))
+    collect(inventory, 2)
+    assert set(inventory.buckets) == {"2/m"}
+    assert there(inventory) == {"0/y", "1/p.pairs.arrow", "2/m"}
+
+
+def test_a_retain_period_keeps_buckets_without_queries(tmp_path: Path) -> None:
+    inventory = Inventory(Directory.open(tmp_path))
+    streams = {"a": stream("a", retain=timedelta(seconds=20))}
+    put(inventory, manifest(0, bucket("0/x", 0)))
+    inventory.collect({}, streams, {"a": 20 * SECOND})
+    assert there(inventory) == {"0/x"}
+    inventory.collect({}, streams, {"a": 20 * SECOND + 1})
+    assert there(inventory) == set()
+
+
+def test_changed_slots_lose_their_meaning_in_every_epoch(inventory: Inventory) -> None:
+    inventory.masks = {0: Slots(0b111), 3: Slots(0b110)}
+    inventory.forget_meaning(Slots(0b010))
+    assert inventory.masks == {0: 0b101, 3: 0b100}
+
+
+def test_rubbish_goes_and_nothing_else(inventory: Inventory) -> None:
+    put(inventory, manifest(0, bucket("000/x", 0)), manifest(1, bucket("001/y", 0), needs=("000/x",)))
+    named = there(inventory)
+    for path in ("000/torn", "001/other.arrow", "002/never", "017/never.rows.arrow"):
+        file = inventory._directory.path("data", *path.split("/"))
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    inventory.remove_rubbish(2)
+    assert there(inventory) == named
+    assert sorted(path.name for path in inventory._directory.path("data").iterdir()) == ["000", "001", "1"]
+
+
+def test_an_inventory_comes_back_through_json(inventory: Inventory, tmp_path: Path) -> None:
+    put(inventory, manifest(0, bucket("0/x", 0)), manifest(1, bucket("1/y", 8, epoch=1, slots=1 << 200)))
+    inventory.masks[1] = Slots(1 << 200)
+    again = Inventory(inventory._directory)
+    again.load(json.loads(json.dumps(inventory.to_json())))
+    assert (again.buckets, again.masks) == (inventory.buckets, inventory.masks)
+
+
+def test_merges_are_asked_for_within_the_reach_of_the_windows(inventory: Inventory) -> None:
+    buckets = [bucket(f"0/{n}", 0) for n in range(20)]
+    put(inventory, manifest(0, *buckets))
+    assert [len(group) for group in inventory.merges(LIVE, STREAMS)] == [8]
+    assert inventory.merges({}, STREAMS) == ()
+    unbounded = live(JOIN.replace("[RANGE 10 SECONDS]", "[UNBOUNDED]"))
+    inventory.buckets = {f"{n}": bucket(f"{n}", n * 1000) for n in range(20)}
+    assert inventory.merges(LIVE, STREAMS) == ()
+    assert [len(group) for group in inventory.merges({unbounded.record.id: unbounded}, STREAMS)] == [8]
+
+
+# ---- in a real engine
+
+
+def test_everything_is_freed_when_the_last_query_goes(tmp_path: Path) -> None:
+    harness = open_core(tmp_path / "state")
+    harness.create(JOIN, "q")
+    for n in range(4):
+        harness.batch({"a": [rows((n, 1, n))], "b": [rows((n, 2, n))]})
+    assert len(data_files(harness)) == 8
+    harness.drop("q")
+    harness.batch({"a": [rows((9, 1, 9))]})
+    assert data_files(harness) == set()
+
+
+def test_state_stays_within_the_window(tmp_path: Path) -> None:
+    harness = open_core(tmp_path / "state", partitions=1)
+    harness.create(JOIN, "q")
+    for n in range(0, 60, 3):
+        harness.batch({"a": [rows((n, 1, n))], "b": [rows((n, 2, n))]})
+    oldest = min(each.min_time for each in harness.core.inventory.buckets.values())
+    assert oldest > (57 - 10 - 3) * SECOND
+    assert data_files(harness) == set(harness.core.inventory.buckets)
+
+
+def test_few_matches_do_not_keep_a_large_bucket(tmp_path: Path) -> None:
+    harness = open_core(tmp_path / "state", partitions=1)
+    harness.create(JOIN, "q")
+    harness.batch({"a": [rows(*((0, k, k) for k in range(200)))], "b": [rows((0, 7, 1), (0, 8, 2), (0, 999, 3))]})
+    harness.batch({"a": [rows((100, 1, 1))], "b": [rows((100, 2, 2))]})
+    copied = harness.core.inventory.results[0].copied
+    assert len(copied) == 1
+    assert sum(path.startswith("000000000000/") for path in data_files(harness)) == 3
+    assert sorted(harness.results("q")) == [(7, 1), (8, 2)]
