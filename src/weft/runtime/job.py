@@ -211,7 +211,8 @@ def _decode_files(
     for name, urls in _paths(batches, distinct).items():
         tag = shared.value.streams[name]
         table, bad = read_files(tag.stream, urls, columns=tag.columns, quarantine=task.quarantine)
-        yield from table.append_column(BAD_FILE, pa.nulls(table.num_rows, pa.string())).to_batches(max_chunksize=100_000)
+        rows = table.append_column(BAD_FILE, pa.nulls(table.num_rows, pa.string()))
+        yield from rows.to_batches(max_chunksize=100_000)
         if bad:
             nothing = [pa.nulls(len(bad), column.type) for column in table.schema]
             yield pa.RecordBatch.from_arrays([*nothing, pa.array(bad)], names=[*table.column_names, BAD_FILE])

@@ -15,19 +15,17 @@ from weft.plan.expression import quote
 from weft.plan.stream import FileSource, FrameSource, Stream
 
 STREAM, PATH = "weft#stream", "weft#path"
-_OURS = "weft_"
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 
 
 def read_streams(spark: SparkSession, streams: Mapping[str, Stream], frames: Mapping[str, DataFrame]) -> DataFrame:
     """All streams in one DataFrame: file streams as paths, others as rows under names that no two streams share."""
-    named = set[int]()
-    parts = [_part(spark, stream, frames, named) for _, stream in sorted(streams.items())]
+    parts = [_part(spark, stream, frames) for _, stream in sorted(streams.items())]
     return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
 
 
-def _part(spark: SparkSession, stream: Stream, frames: Mapping[str, DataFrame], named: set[int]) -> DataFrame:
+def _part(spark: SparkSession, stream: Stream, frames: Mapping[str, DataFrame]) -> DataFrame:
     match stream.source:
         case FileSource(path=path, max_files_per_batch=limit):
             reader = spark.readStream.name(_source_name(stream.name)).format("binaryFile").schema(_BINARY_FILE)
@@ -42,7 +40,7 @@ def _part(spark: SparkSession, stream: Stream, frames: Mapping[str, DataFrame], 
                     f'stream "{stream.name}" reads a DataFrame that is not attached',
                     hint=f'Call engine.stream("{stream.name}", <the DataFrame>, time="{stream.time}") before start.',
                 )
-            _name_sources(frame, stream.name, named)
+            frame = _with_named_sources(frame, stream.name)
             columns = [F.col(quote(name)).alias(_column_name(stream, name)) for name in stream.schema.names()]
             return frame.select(F.lit(stream.name).alias(STREAM), F.lit(None).cast("string").alias(PATH), *columns)
 
@@ -69,26 +67,24 @@ def _column_name(stream: Stream, column: str) -> str:
 
 def _source_name(stream: str) -> str:
     """A name Spark allows for a source; different for different streams."""
-    return _OURS + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in stream)
+    return "weft_" + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in stream)
 
 
-def _name_sources(frame: DataFrame, stream: str, named: set[int]) -> None:
-    """Give the sources below a user's DataFrame names of their own where the user gave none.
+def _with_named_sources(frame: DataFrame, stream: str) -> DataFrame:
+    """The same DataFrame with names for the sources below it where the user gave none.
 
     With source evolution Spark wants every source named, but a name can only be given to a reader, and the user has
-    long made the DataFrame. The leaves of its plan can still be named in place; again at each start, so that the name
-    does not depend on what else the DataFrame was used for, and once per start, since streams may share a source.
+    long made the DataFrame. The leaves of a copy of its plan can still be named: streams may share a source, and what
+    it is called must not depend on what else the DataFrame was used for.
     """
-    jvm: Any = frame.sparkSession._jvm
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    spark: Any = frame.sparkSession
+    plan = frame._jdf.queryExecution().analyzed().clone()
+    leaves = plan.collectLeaves()
     for number in range(leaves.length()):
         leaf = leaves.apply(number)
-        identity = jvm.java.lang.System.identityHashCode(leaf)
-        fields = [f for f in leaf.getClass().getDeclaredFields() if f.getName() == "sourceIdentifyingName"]
-        for field in fields if identity not in named else ():
-            named.add(identity)
+        for field in (f for f in leaf.getClass().getDeclaredFields() if f.getName() == "sourceIdentifyingName"):
             field.setAccessible(True)
-            before = field.get(leaf)
-            if "Unassigned" in before.getClass().getName() or _OURS in before.toString():
-                names = jvm.org.apache.spark.sql.catalyst.streaming
-                field.set(leaf, names.UserProvided(f"{_source_name(stream)}_{number}"))
+            if "Unassigned" in field.get(leaf).getClass().getName():
+                given = spark._jvm.org.apache.spark.sql.catalyst.streaming.UserProvided
+                field.set(leaf, given(f"{_source_name(stream)}_{number}"))
+    return DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)

@@ -1,0 +1,339 @@
+"""Bad files, full disks, wrong state directories: a clear error with a stable code, nothing lost, others undisturbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import dedent
+
+import pyarrow as pa
+import pytest
+
+import weft
+from tests.spark.support import DDL, Place, alone, events, ordered, put, rows, steps, within
+from weft import WeftError
+
+pytestmark = pytest.mark.spark
+
+JOIN = "SELECT x.v, y.v AS w FROM a [RANGE 10 SECONDS] x JOIN b [RANGE 10 SECONDS] y ON x.k = y.k"
+
+
+def _bad_files(folder: Path) -> dict[str, str]:
+    """Files that are no files of the stream, by name, and a word of the reason each must be given."""
+    good = events((50, 1, 50))
+    put(folder, good, "1-cut.parquet")
+    data = (folder / "1-cut.parquet").read_bytes()
+    (folder / "1-cut.parquet").write_bytes(data[: len(data) // 2])
+    (folder / "2-noise.parquet").write_bytes(os.urandom(1000))
+    (folder / "3-empty.parquet").touch()  # no rows and no error: Spark does not even open it
+    put(folder, good.drop_columns(["v"]), "4-missing.parquet")
+    put(folder, good.set_column(2, "v", pa.array(["fifty"])), "5-type.parquet")
+    put(folder, good.set_column(2, "v", pa.array([2**40])), "6-range.parquet")
+    put(folder, good.set_column(0, "ts", pa.array([50])), "7-time.parquet")
+    return {
+        "1-cut.parquet": "",
+        "2-noise.parquet": "magic",
+        "4-missing.parquet": '"v" is missing',
+        "5-type.parquet": '"v" is string, not int',
+        "6-range.parquet": '"v"',
+        "7-time.parquet": '"ts" is int64, not timestamp',
+    }
+
+
+@pytest.mark.parametrize("opaque", [False, True], ids=["own", "opaque"])
+def test_bad_files_are_set_aside(place: Place, opaque: bool) -> None:
+    engine = place.engine()
+    place.streams(engine, "a", "b", lateness="1 hour")
+    queries = [engine.create(JOIN, name="join"), engine.create("SELECT v FROM a", name="all")]
+    if opaque:
+        queries.append(engine.create("SELECT v FROM a WHERE length(trim(cast(v AS string))) > 0", name="opaque"))
+    a = [place.put("a", (0, 1, 1))]
+    b = [place.put("b", (1, 1, 2))]
+    steps(engine)
+    reasons = _bad_files(place.root / "a")
+    a.append(place.put("a", (2, 1, 3), name="8-good.parquet"))
+    b.append(place.put("b", (2, 1, 4)))
+    (summary,) = steps(engine)
+    found = {Path(text.split(": ", 1)[0]).name: text for text in summary.streams["a"].bad_files}
+    assert set(found) == set(reasons)
+    for name, reason in reasons.items():
+        assert reason in found[name], found[name]
+        assert (place.state / "quarantine" / "a" / name).read_bytes() == (place.root / "a" / name).read_bytes()
+        assert "[bad_file]" in (place.state / "quarantine" / "a" / f"{name}.reason").read_text()
+    assert summary.streams["b"].bad_files == ()
+    assert [query.state for query in queries] == ["live"] * len(queries)
+    sql = f"SELECT a.v, b.v AS w FROM a JOIN b ON a.k = b.k AND {within('a', 'b', 10)}"
+    assert rows(queries[0]) == alone({"a": a, "b": b}, sql)
+    assert [rows(query) for query in queries[1:]] == [[(1,), (3,)]] * (len(queries) - 1)
+    place.put("a", (50, 1, 50), name="repaired.parquet")
+    steps(engine)
+    assert rows(queries[1]) == [(1,), (3,), (50,)]
+
+
+def test_a_bad_file_can_stop_the_engine(place: Place) -> None:
+    engine = place.engine()
+    place.streams(engine, "a", on_bad_file="fail")
+    place.streams(engine, "b")
+    query, other = engine.create("SELECT v FROM a", name="q"), engine.create("SELECT v FROM b")
+    place.put("a", (0, 1, 1))
+    steps(engine)
+    broken = place.root / "a" / "broken.parquet"
+    broken.write_bytes(b"PAR1 not at all")
+    place.put("a", (1, 1, 2))
+    place.put("b", (1, 1, 3))
+    for _ in range(2):
+        with pytest.raises(WeftError, match=r"broken\.parquet") as failed:
+            engine.step()
+        assert failed.value.code == "bad_file"
+        assert failed.value.hint
+    assert engine.error is failed.value
+    assert [rows(query), rows(other)] == [[(1,)], []]
+    assert engine.create("SELECT k FROM a").state == "live"
+    engine.start("50 milliseconds")
+    with pytest.raises(WeftError) as ended:
+        engine.wait(120)
+    assert ended.value.code == "bad_file"
+    assert not engine.running
+    broken.unlink()
+    put(place.root / "a", events((1, 1, 9)), "broken.parquet")  # repaired under its own name
+    assert sum(summary.rows for summary in steps(engine)) == 3
+    assert [rows(query), rows(other)] == [[(1,), (2,), (9,)], [(3,)]]
+
+
+@contextmanager
+def _small_disk(path: Path, size: str) -> Iterator[None]:
+    path.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, f"this test needs to mount a small disk: {done.stderr.strip()}"
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def test_a_full_disk_loses_nothing(place: Place) -> None:
+    with _small_disk(place.root / "state", "4m"):
+        engine = place.engine()
+        place.streams(engine, "a", "b", lateness="1 hour", max_files_per_batch=1)
+        engine.create(JOIN, name="join")
+        engine.create("SELECT v, name FROM a", name="all")
+        tables = {name: [place.put(name, *((0, n, n, "x" * 100) for n in range(500)))] for name in "ab"}
+        steps(engine)
+        filler = place.state / "filler"
+        _fill(filler)
+        for name in "ab":
+            tables[name].append(place.put(name, *((1, n, n, "y" * 100) for n in range(500))))
+        with pytest.raises(WeftError) as full:
+            engine.step()
+        assert full.value.code == "disk_full"
+        assert full.value.hint
+        with pytest.raises(WeftError) as refused:
+            engine.create("SELECT k FROM a", name="late")
+        assert refused.value.code == "disk_full"
+        assert {query.name for query in engine.queries()} == {"join", "all"}
+        assert len(rows(engine.query("all"))) == 500
+        filler.unlink()
+        late = engine.create("SELECT k FROM a WHERE k = 7", name="late")
+        steps(engine)
+        _check(engine, tables)
+        assert rows(late) == [(7,)]
+        _fill(filler)
+        tables["a"].append(place.put("a", *((2, n, n, "z" * 100) for n in range(500))))
+        engine.start("50 milliseconds")
+        with pytest.raises(WeftError) as ended:
+            engine.wait(120)
+        assert ended.value.code == "disk_full"
+        filler.unlink()
+        place.close()
+        engine = place.engine()
+        steps(engine)
+        _check(engine, tables)
+        place.close()
+
+
+def _fill(path: Path) -> None:
+    """Take all the room there is."""
+    with open(path, "wb", buffering=0) as file:
+        for size in (4096, 1):
+            try:
+                while True:
+                    file.write(b"0" * size)
+            except OSError:
+                continue
+
+
+def _check(engine: weft.Engine, tables: dict[str, list[pa.Table]]) -> None:
+    sql = f"SELECT a.v, b.v AS w FROM a JOIN b ON a.k = b.k AND {within('a', 'b', 10)}"
+    assert rows(engine.query("join")) == alone(tables, sql)
+    assert rows(engine.query("all")) == alone(tables, "SELECT v, name FROM a")
+
+
+def test_a_state_directory_of_another_version(place: Place) -> None:
+    engine = place.engine()
+    place.streams(engine, "a")
+    query = engine.create("SELECT v FROM a", name="q")
+    place.put("a", (0, 1, 1))
+    steps(engine)
+    place.close()
+    form = place.state / "format.json"
+    right = form.read_text()
+    for text, code in (('{"format": 99}', "state_version"), ('{"format": 0}', "state_version"), ("{", "state_corrupt")):
+        form.write_text(text)
+        with pytest.raises(WeftError) as refused:
+            place.engine()
+        assert refused.value.code == code
+        assert form.read_text() == text
+    form.write_text(right)
+    query = place.engine().query("q")
+    assert rows(query) == [(1,)]
+
+
+def test_a_directory_that_is_not_ours(place: Place) -> None:
+    place.state.mkdir()
+    (place.state / "thesis.tex").write_text("years of work")
+    with pytest.raises(WeftError, match="not a weft state directory") as refused:
+        place.engine()
+    assert refused.value.code == "state_version"
+    assert (place.state / "thesis.tex").read_text() == "years of work"
+    with pytest.raises(WeftError) as remote:
+        weft.Engine("s3://bucket/path", spark=place.spark)
+    assert remote.value.code == "invalid_setting"
+    (place.root / "file").touch()
+    with pytest.raises((WeftError, OSError)):
+        weft.Engine(place.root / "file", spark=place.spark)
+
+
+def test_rubbish_in_the_state_directory(place: Place) -> None:
+    engine = place.engine()
+    place.streams(engine, "a", "b", lateness="1 hour")
+    engine.create(JOIN, name="join")
+    tables = {name: [place.put(name, (0, 1, 1), (1, 2, 2))] for name in "ab"}
+    steps(engine)
+    place.close()
+    for folder in ("data", "commits", "changelog", "checkpoints", "packs", "streams", "sinks", "quarantine", "."):
+        for name in (".DS_Store", "notes.txt", "000000000007.json.tmp", "core.1234", "q.json.swp"):
+            (place.state / folder / name).write_bytes(os.urandom(50))
+    (place.state / "data" / "000000000000").mkdir(exist_ok=True)
+    (place.state / "data" / "000000000000" / "foreign.arrow").write_bytes(b"?")
+    (place.state / "data" / "000000000042").mkdir()
+    (place.state / "data" / "000000000042" / "half.arrow").write_bytes(b"?")
+    engine = place.engine()
+    tables["b"].append(place.put("b", (2, 1, 3)))
+    steps(engine)
+    sql = f"SELECT a.v, b.v AS w FROM a JOIN b ON a.k = b.k AND {within('a', 'b', 10)}"
+    assert rows(engine.query("join")) == alone(tables, sql)
+    assert not (place.state / "data" / "000000000042").exists()
+
+
+@pytest.mark.parametrize("folder", ["streams", "packs", "checkpoints"])
+def test_a_damaged_state_file_is_named(place: Place, folder: str) -> None:
+    engine = place.engine()
+    place.streams(engine, "a")
+    engine.create("SELECT v FROM a", name="q")
+    place.put("a", (0, 1, 1))
+    steps(engine)
+    place.close()
+    (victim,) = (place.state / folder).iterdir()
+    whole = victim.read_bytes()
+    victim.write_bytes(b'{"broken": \n' + whole[20:])
+    with pytest.raises(WeftError, match=victim.name) as refused:
+        place.engine()
+    assert refused.value.code == "state_corrupt"
+    victim.write_bytes(whole)
+    assert rows(place.engine().query("q")) == [(1,)]
+
+
+def test_two_engines_on_one_path(place: Place) -> None:
+    engine = place.engine()
+    place.streams(engine, "a")
+    query = engine.create("SELECT v FROM a", name="q")
+    with pytest.raises(WeftError) as refused:
+        weft.Engine(path=place.state, spark=place.spark)
+    assert refused.value.code == "state_locked"
+    assert str(os.getpid()) in refused.value.detail
+    link = place.root / "link"
+    link.symlink_to(place.state)
+    with pytest.raises(WeftError) as linked:
+        weft.Engine(path=link, spark=place.spark)
+    assert linked.value.code == "state_locked"
+    script = f"""
+        import weft
+        try:
+            weft.Engine({str(place.state)!r}, spark=object())
+        except weft.WeftError as error:
+            print(error.code)
+    """
+    other = subprocess.run(
+        [sys.executable, "-c", dedent(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+    assert other.stdout.strip() == "state_locked"
+    place.put("a", (0, 1, 1))
+    steps(engine)
+    assert rows(query) == [(1,)]
+
+
+def test_hostile_names(place: Place) -> None:
+    engine = place.engine()
+    place.streams(engine, "a")
+    files = weft.files(place.root / "a", schema=DDL)
+    before = _tree(place.state)
+    hostile = ["", "../up", "a/b", "/etc/passwd", "..", ".hidden", "a\0b", "a b", "x" * 129, "né", "a;b", "--", "a\nb", "`a`"]
+    for name in hostile:
+        for call in (
+            lambda name=name: engine.create("SELECT v FROM a", name=name),
+            lambda name=name: engine.stream(name, files, time="ts"),
+        ):
+            with pytest.raises(WeftError) as refused:
+                call()
+            assert refused.value.code == "invalid_name", name
+    assert _tree(place.state) == before
+    assert engine.queries() == []
+    odd = ["a", "x" * 128, "q1", "0", "a.b-c_d", "CON", "null", "select"]
+    queries = [engine.create("SELECT v FROM a", name=name) for name in odd]
+    unnamed = engine.create("SELECT v FROM a")
+    assert unnamed.name not in odd
+    place.put("a", (0, 1, 1))
+    steps(engine)
+    assert [rows(query) for query in (*queries, unnamed)] == [[(1,)]] * 9
+    engine = place.engine()
+    assert ordered(query.name for query in engine.queries()) == ordered([*odd, unnamed.name])
+
+
+def _tree(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+def test_a_batch_spark_knows_and_the_state_directory_does_not(place: Place) -> None:
+    """Spark's checkpoint put together with older weft files: refused, not guessed."""
+    engine = place.engine()
+    place.streams(engine, "a", max_files_per_batch=1)
+    engine.create("SELECT v FROM a", name="q")
+    place.put("a", (0, 1, 1))
+    steps(engine)
+    place.close()
+    old = place.root / "old"
+    shutil.copytree(place.state, old)
+    engine = place.engine()
+    for number in range(1, 4):
+        place.put("a", (number, 1, number))
+    steps(engine)
+    place.close()
+    shutil.rmtree(old / "spark")
+    shutil.copytree(place.state / "spark", old / "spark")
+    place.put("a", (4, 1, 4))
+    with weft.Engine(path=old, spark=place.spark) as mixed:
+        with pytest.raises(WeftError) as refused:
+            mixed.step()
+        assert refused.value.code == "state_corrupt"
+        assert rows(mixed.query("q")) == [(1,)]
+    assert json.loads((place.state / "format.json").read_text()) == {"format": 1}

@@ -1,0 +1,216 @@
+"""Sinks: every committed row once, in order, also after a restart; what fails is tried again.
+
+The engine is the real one, but Spark stays out of it: batches are run by the stages themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from tests.unit.engine.sample import DDL, JOIN, rows, run_batch
+from weft.engine.engine import Engine
+from weft.engine.sinks import callback, parquet
+from weft.engine.streams import files
+from weft.errors import InvalidSetting
+
+
+class Received:
+    """A callback that remembers what it was given, and fails when told."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, list[Any]]] = []
+        self.fails = False
+
+    def __call__(self, found: Sequence[Any], batch: int) -> None:
+        if self.fails:
+            raise RuntimeError("the other side is down")
+        self.batches.append((batch, [tuple(row) for row in found]))
+
+
+class Opened:
+    """An engine that can be started again on the same path."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.engine = self._open()
+
+    def _open(self) -> Engine:
+        engine = Engine(self._path / "state", partitions=2, spark=object())
+        for name in "ab":
+            engine.stream(name, files(self._path / name, schema=DDL), time="ts")
+        return engine
+
+    def batch(self, second: int, *values: int, stream: str = "a") -> None:
+        run_batch(self.engine.core, {stream: [rows(*((second, 1, value) for value in values))]})
+
+    def restart(self) -> None:
+        self.engine.stop()
+        self.engine = self._open()
+
+    def crash(self) -> None:
+        """Give the path up without delivering anything more."""
+        self.engine.deliveries._sinks.clear()
+        self.engine.deliveries.stop()
+        self.engine.core.directory.close()
+        self.engine = self._open()
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    found = Opened(tmp_path)
+    yield found
+    found.engine.stop()
+
+
+def files_of(folder: Path) -> dict[str, list[int]]:
+    return {path.name: pyarrow.parquet.read_table(path)["x"].to_pylist() for path in sorted(folder.glob("*.parquet"))}
+
+
+def part(batch: int) -> str:
+    return f"part-{batch:012d}.parquet"
+
+
+# ---- callbacks
+
+
+def test_rows_are_delivered_batch_by_batch_with_their_names(opened: Opened) -> None:
+    received, named = Received(), []
+    opened.engine.create("SELECT x, k AS key FROM a WHERE x > 1", sink=callback(received))
+    opened.engine.create("SELECT x, k AS key FROM a", sink=callback(lambda found, _: named.extend(found)))
+    opened.batch(0, 1, 2)
+    opened.batch(1, 1)
+    opened.batch(2, 5, 6)
+    opened.engine.stop()
+    assert received.batches == [(0, [(2, 1)]), (2, [(5, 1), (6, 1)])]
+    assert (named[0].x, named[0].key) == (1, 1)
+
+
+def test_a_sink_that_comes_late_gets_what_was_committed_before(opened: Opened) -> None:
+    received = Received()
+    query = opened.engine.create("SELECT x FROM a")
+    opened.batch(0, 1)
+    query.deliver_to(callback(received))
+    opened.batch(1, 2)
+    opened.engine.stop()
+    assert received.batches == [(0, [(1,)]), (1, [(2,)])]
+
+
+def test_a_callback_attached_again_goes_on_where_it_was(opened: Opened) -> None:
+    first, second = Received(), Received()
+    opened.engine.create("SELECT x FROM a", name="q", sink=callback(first))
+    opened.batch(0, 1)
+    opened.restart()
+    opened.batch(1, 2)
+    opened.engine.query("q").deliver_to(callback(second))
+    opened.engine.stop()
+    assert (first.batches, second.batches) == ([(0, [(1,)])], [(1, [(2,)])])
+
+
+def test_a_failing_sink_says_so_holds_nobody_up_and_misses_nothing(opened: Opened) -> None:
+    failing, other = Received(), Received()
+    failing.fails = True
+    query = opened.engine.create("SELECT x FROM a", sink=callback(failing))
+    opened.engine.create("SELECT x FROM a", sink=callback(other))
+    opened.batch(0, 1)
+    opened.batch(1, 2)
+    opened.engine.deliveries.stop()
+    assert opened.engine.deliveries.errors() == {query.id: "the other side is down"}
+    assert opened.engine.deliveries.oldest_undelivered() == 0
+    failing.fails = False
+    opened.engine.deliveries.flush()
+    assert failing.batches == other.batches == [(0, [(1,)]), (1, [(2,)])]
+    assert opened.engine.deliveries.errors() == {}
+    assert opened.engine.deliveries.oldest_undelivered() == 2
+
+
+def test_a_dropped_query_delivers_its_last_rows_and_no_more(opened: Opened) -> None:
+    received = Received()
+    query = opened.engine.create("SELECT x FROM a", sink=callback(received))
+    opened.batch(0, 1)
+    query.drop()
+    opened.batch(1, 2)
+    opened.engine.stop()
+    assert received.batches == [(0, [(1,)])]
+
+
+def test_joined_rows_are_delivered(opened: Opened) -> None:
+    received = Received()
+    opened.engine.create(JOIN, sink=callback(received))
+    opened.batch(0, 1)
+    opened.batch(1, 2, 3, stream="b")
+    opened.engine.stop()
+    assert [(batch, sorted(found)) for batch, found in received.batches] == [(1, [(1, 2), (1, 3)])]
+
+
+def test_no_sinks_need_nothing(opened: Opened) -> None:
+    assert opened.engine.deliveries.oldest_undelivered() is None
+
+
+# ---- Parquet
+
+
+def test_each_batch_with_rows_is_one_file_and_one_manifest(opened: Opened, tmp_path: Path) -> None:
+    opened.engine.create("SELECT x FROM a WHERE x > 1", sink=parquet(tmp_path / "out"))
+    opened.batch(0, 2, 3)
+    opened.batch(1, 1)
+    opened.batch(2, 4)
+    opened.engine.stop()
+    assert files_of(tmp_path / "out") == {part(0): [2, 3], part(2): [4]}
+    manifests = sorted((tmp_path / "out" / "_weft").glob("*.json"))
+    assert [json.loads(path.read_text())["rows"] for path in manifests] == [2, 1]
+    assert not list((tmp_path / "out").rglob("*.tmp"))
+
+
+def test_a_restart_goes_on_by_itself(opened: Opened, tmp_path: Path) -> None:
+    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    opened.batch(0, 1)
+    opened.restart()
+    opened.batch(1, 2)
+    opened.engine.stop()
+    assert files_of(tmp_path / "out") == {part(0): [1], part(1): [2]}
+
+
+def test_a_crash_between_file_and_cursor_delivers_no_row_twice(opened: Opened, tmp_path: Path) -> None:
+    query = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    opened.batch(0, 1)
+    opened.engine.deliveries.stop()
+    opened.crash()
+    cursor = opened.engine.core.directory.path("sinks", f"{query.id}.json")
+    saved = json.loads(cursor.read_text())
+    opened.engine.deliveries.stop()
+    opened.engine.core.directory.write_json(saved | {"delivered": 0}, "sinks", cursor.name)
+    opened.engine.deliveries.flush()
+    assert files_of(tmp_path / "out") == {part(0): [1]}
+    assert json.loads(cursor.read_text())["delivered"] == 1
+
+
+def test_a_directory_belongs_to_one_query(opened: Opened, tmp_path: Path) -> None:
+    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    with pytest.raises(InvalidSetting, match="is the sink of another query"):
+        opened.engine.create("SELECT k FROM a", name="second", sink=parquet(tmp_path / "out"))
+    assert [query.name for query in opened.engine.queries()] == ["q1"]
+
+
+def test_a_sink_of_a_query_that_never_lived_is_forgotten(opened: Opened, tmp_path: Path) -> None:
+    """It was waiting for a boundary when the process died: its id will be somebody else's."""
+    opened.engine.core.begin(0, partitions=1)
+    lost = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "lost"))
+    opened.crash()
+    assert opened.engine.queries() == []
+    found = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    assert found.id == lost.id
+    opened.batch(0, 7)
+    opened.engine.stop()
+    assert files_of(tmp_path / "out") == {part(0): [7]}
+    assert files_of(tmp_path / "lost") == {}
+
+
+def test_relative_paths_stay_where_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parquet("out").path == str(tmp_path / "out")
