@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 UNITTESTS := $(wildcard tests/unit tests/golden tests/meta)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests all-tests fuzz bench-quick clean
+.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests all-tests golden-update fuzz bench-quick clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ quick-tests: setup
 
 all-tests: setup
 	$(PYTEST)
+
+golden-update: setup  ## rewrite the expected plans in tests/golden; read what changed before you commit it
+	$(PYTEST) tests/golden --update
 
 fuzz: setup  ## the property tests for as long as you like: make fuzz SECONDS=600
 	$(BIN)/python -m tests.property.fuzz --seconds $(SECONDS)

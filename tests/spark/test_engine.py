@@ -120,6 +120,7 @@ def test_started_is_started(place: Place) -> None:
             engine.start(trigger)
     engine.start("100 milliseconds")
     assert engine.running
+    assert not engine.wait(0)
     assert not engine.wait(0.1)
     for call in (engine.start, engine.step):
         with pytest.raises(WeftError) as twice:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.engine.core import Core
+from weft.engine.reports import stage_seconds
 from weft.errors import WeftError
 from weft.runtime.failures import to_user_error
 from weft.runtime.job import BatchRunner
@@ -29,7 +30,7 @@ class BatchSummary:
     queries: int
     failed: tuple[str, ...]
     seconds: Mapping[str, float]
-    """Wall time of its phases: compile, run, commit."""
+    """Wall time of its phases: compile, run (of which tag and probe), commit."""
 
     @property
     def rows(self) -> int:
@@ -72,7 +73,8 @@ class Batches:
             _log.error("batch failed", extra={"batch": batch, "code": self.error.code, "error": self.error.message})
             self._core.abort()
             raise self.error from error
-        self._note(manifest, {"compile": compiled - started, "run": ran - compiled, "commit": time.monotonic() - ran})
+        seconds = {"compile": compiled - started, "run": ran - compiled, "commit": time.monotonic() - ran}
+        self._note(manifest, seconds | stage_seconds(reports))
         return manifest
 
     def _note(self, manifest: Manifest, seconds: Mapping[str, float]) -> None:

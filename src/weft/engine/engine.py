@@ -21,6 +21,7 @@ from weft.plan.changelog import QueryId
 from weft.plan.stream import FrameSource, Stream
 from weft.runtime.failures import to_user_error
 from weft.runtime.job import BatchRunner
+from weft.runtime.lock import JavaLock
 from weft.runtime.loop import AVAILABLE_NOW, Loop
 from weft.runtime.session import local_session
 from weft.sql import bind, parse_duration
@@ -55,6 +56,7 @@ class Engine:
             self.core = Core(directory)
             self._owns_spark = spark is None
             self.spark = local_session() if spark is None else spark
+            self._java_lock = JavaLock(self.spark, directory.path("java.lock"))
         except BaseException:
             directory.close()
             raise
@@ -221,6 +223,7 @@ class Engine:
         self.deliveries.stop()
         if self.core.next_batch:
             self.core.checkpoint()
+        self._java_lock.release()
         self.core.directory.close()
         if self._owns_spark:
             self.spark.stop()

@@ -33,6 +33,16 @@ def gather(batch: int, reports: Sequence[Mapping[str, Any]], program: Program, l
     )
 
 
+def stage_seconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Wall time of each stage, from the start of its first task to the end of its last."""
+    spans = [report["span"] for report in reports if "span" in report]
+    return {
+        stage: max(end for name, _, end in spans if name == stage)
+        - min(start for name, start, _ in spans if name == stage)
+        for stage in sorted({name for name, _, _ in spans})
+    }
+
+
 def _streams(reports: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, StreamTotals], ...]:
     totals: dict[str, list[Mapping[str, Any]]] = {}
     for report in reports:

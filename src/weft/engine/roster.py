@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.errors import DuplicateQuery, UnknownQuery
-from weft.optimize.weave import choose_route
+from weft.optimize.weave import choose_route, routes_of
 from weft.plan.changelog import NO_SLOTS, Change, LiveQuery, QueryId, QueryRecord, Slots, free_slots, slots_of
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
@@ -121,6 +121,7 @@ class Roster:
         staying = [live for query, live in self.live.items() if query not in dropped]
         asked = [created for created in asked if created[0] not in dropped]
         slots = free_slots(slots_of(live.slot for live in staying), len(asked))
+        routes = routes_of(staying)
         records: list[QueryRecord] = []
         for (query, name, bound), slot in zip(asked, slots, strict=True):
             record = QueryRecord(
@@ -130,9 +131,9 @@ class Roster:
                 slot=slot,
                 created=batch,
                 start=start_of(bound),
-                route=choose_route(bound, staying),
+                route=choose_route(bound, routes),
             )
-            staying.append(LiveQuery(record, bound))
+            routes |= routes_of([LiveQuery(record, bound)])
             records.append(record)
         return Change(batch, tuple(records), tuple(query for query in self.live if query in dropped))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
+from weft.plan.expression import quote
 from weft.plan.types import DataType, Field, Kind, Schema
 
 _ARROW = {
@@ -80,7 +81,7 @@ def _nested_text(type_: pa.DataType) -> str:
     if pt.is_map(type_):
         return f"map<{from_arrow(type_.key_type).ddl()},{from_arrow(type_.item_type).ddl()}>"
     if pt.is_struct(type_):
-        return "struct<" + ",".join(f"`{field.name}`:{from_arrow(field.type).ddl()}" for field in type_) + ">"
+        return "struct<" + ",".join(f"{quote(field.name)}:{from_arrow(field.type).ddl()}" for field in type_) + ">"
     if type_ == pa.uint64():
         return "decimal(20,0)"
     return str(type_)

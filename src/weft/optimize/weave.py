@@ -7,7 +7,7 @@ one part of which is already a route on both streams travels with it, so both sh
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of, words_for
@@ -37,16 +37,20 @@ class Side:
         return (self.stream, self.role, key_text(self.route), key_text(self.index.key) if self.index else "")
 
 
-def choose_route(query: BoundQuery, live: Iterable[LiveQuery]) -> tuple[int, ...]:
-    """Positions of the keys a new query's rows are partitioned by: one that is a route already, else all."""
-    if not query.is_join:
-        return ()
-    routed = {
-        _pair_text(other.query, other.query.keys[other.record.route[0]])
-        for other in live
-        if len(other.record.route) == 1
+Equality = tuple[tuple[str, int, str], ...]
+"""Two sides (stream, role, key) that are joined, whichever a query names first."""
+
+
+def routes_of(live: Iterable[LiveQuery]) -> set[Equality]:
+    """Equalities that some query's rows are partitioned by, alone."""
+    return {
+        _equality(each.query, each.query.keys[each.record.route[0]]) for each in live if len(each.record.route) == 1
     }
-    shared = (at for at, pair in enumerate(query.keys) if _pair_text(query, pair) in routed)
+
+
+def choose_route(query: BoundQuery, routes: Set[Equality]) -> tuple[int, ...]:
+    """Positions of the keys a new query's rows are partitioned by: one that is a route already, else all."""
+    shared = (at for at, pair in enumerate(query.keys) if _equality(query, pair) in routes)
     first = next(shared, None)
     return tuple(range(len(query.keys))) if first is None else (first,)
 
@@ -118,12 +122,9 @@ class _StoreDraft:
         )
 
 
-def _pair_text(query: BoundQuery, pair: KeyPair) -> tuple[tuple[str, int, str], ...]:
-    """Identity of an equality, whichever of its relations a query names first."""
+def _equality(query: BoundQuery, pair: KeyPair) -> Equality:
     left, right = query.relations
-    return tuple(
-        sorted(((left.stream, left.role, to_sql(pair.left)), (right.stream, right.role, to_sql(pair.right))))
-    )
+    return tuple(sorted(((left.stream, left.role, to_sql(pair.left)), (right.stream, right.role, to_sql(pair.right)))))
 
 
 def _edge_order(item: tuple[tuple[Side, Side], Slots]) -> tuple[object, ...]:

@@ -86,4 +86,5 @@ class Schema:
 
     def ddl(self) -> str:
         """The schema string Spark would take."""
-        return ", ".join(f"`{field.name}` {field.type.ddl()}" for field in self.fields)
+        names = [field.name.replace("`", "``") for field in self.fields]
+        return ", ".join(f"`{name}` {field.type.ddl()}" for name, field in zip(names, self.fields, strict=True))

@@ -186,6 +186,7 @@ def _tag_files(
         for name, urls in _paths(batches, distinct).items()
     )
     yield from _items(tag_stage(program, task, tables))
+    _settle_worker()
 
 
 def _tag_rows(shared: Broadcast[Program], task: BatchTask, stream: str, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -194,6 +195,7 @@ def _tag_rows(shared: Broadcast[Program], task: BatchTask, stream: str, batches:
     names = [*tag.columns, BAD_FILE, *(part.sql for part in tag.opaque)]
     tables = (_apart(stream, pa.Table.from_batches([batch]).rename_columns(names)) for batch in _grouped(batches))
     yield from _items(tag_stage(shared.value, task, tables))
+    _settle_worker()
 
 
 def _apart(stream: str, table: pa.Table) -> tuple[str, pa.Table, tuple[str, ...]]:
@@ -225,6 +227,7 @@ def _probe_task(shared: Broadcast[Program], task: BatchTask, batches: Batches) -
     items = (item.as_py() for batch in batches for item in batch.column("item"))
     reports = list(probe_stage(shared.value, task, context.partitionId(), items=items))
     yield pa.RecordBatch.from_arrays([pa.array(reports, pa.binary())], names=["item"])
+    _settle_worker()
 
 
 def _paths(batches: Batches, distinct: bool) -> dict[str, list[str]]:
@@ -262,14 +265,21 @@ def _items(items: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
         )
 
 
-_prepared = False
+_tasks_done = 0
+_SETTLED = 4
 
 
 def _prepare_worker() -> None:
-    """Once per worker process: what is loaded by now never becomes garbage, so the collector need not look at it."""
-    global _prepared  # noqa: PLW0603
-    if not _prepared:
+    """Once per worker process: tasks are the parallelism, so Arrow needs no threads of its own."""
+    if _tasks_done == 0:
         pa.set_cpu_count(1)
+
+
+def _settle_worker() -> None:
+    """After the first tasks all code is loaded and never becomes garbage: the collector, which PySpark runs after
+    every task, need not look at it again."""
+    global _tasks_done  # noqa: PLW0603
+    _tasks_done += 1
+    if _tasks_done <= _SETTLED:
         gc.collect()
         gc.freeze()
-        _prepared = True

@@ -71,7 +71,9 @@ class Loop:
         """Wait until the query ends by itself, for at least `timeout` seconds; raises what ended it."""
         if self._query is None:
             return True
-        ended = self._query.awaitTermination(None if timeout is None else ceil(timeout))
+        if timeout is not None and timeout <= 0 and self._query.isActive:
+            return False
+        ended = self._query.awaitTermination(None if timeout is None else max(1, ceil(timeout)))
         return ended is None or ended
 
     def stop(self) -> None:

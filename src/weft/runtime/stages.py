@@ -6,6 +6,7 @@ Rows never travel here: the tag stage writes buckets, and what is shuffled is on
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -25,10 +26,12 @@ def tag_stage(
     program: Program, task: BatchTask, tables: Iterable[tuple[str, pa.Table, tuple[str, ...]]]
 ) -> Iterator[Item]:
     """Tag the rows of some streams (name, rows, files set aside); one report, and each bucket to who must probe it."""
+    began = time.time()
     for stream, table, bad_files in tables:
         report, buckets = tag_table(program, task, stream, table=table)
         described = [bucket.to_json() for bucket in buckets]
-        yield 0, _dump({"tag": report.to_json() | {"bad_files": bad_files}, "buckets": described})
+        span = ["tag", began, time.time()]
+        yield 0, _dump({"tag": report.to_json() | {"bad_files": bad_files}, "buckets": described, "span": span})
         for bucket, value in zip(buckets, described, strict=True):
             if program.stores[bucket.store].route:
                 for partition in _destinations(bucket, task.partitions):
@@ -45,6 +48,7 @@ def _destinations(bucket: Bucket, partitions: int) -> Iterator[int]:
 def probe_stage(program: Program, task: BatchTask, partition: int, *, items: Iterable[bytes]) -> Iterator[bytes]:
     """Probe one partition; tag reports that came this way pass through to the driver."""
     fresh: list[Bucket] = []
+    began = time.time()
     for item in items:
         value = json.loads(item)
         if "bucket" in value:
@@ -52,6 +56,7 @@ def probe_stage(program: Program, task: BatchTask, partition: int, *, items: Ite
         else:
             yield item
     report: dict[str, Any] = probe_partition(program, task, partition, fresh=fresh).to_json()
+    report["span"] = ["probe", began, time.time()]
     if partition == 0:
         report["merged_away"] = [path for group in task.merges for path in group]
     yield _dump(report)

@@ -80,7 +80,8 @@ def test_attempts_write_different_files(harness: CoreHarness) -> None:
     first = harness.core.begin(0, partitions=1)
     harness.core.abort()
     second = harness.core.begin(0, partitions=1)
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert first[1].attempt != second[1].attempt
     assert first[0] is second[0], "the plan is compiled once"
 
@@ -126,11 +127,14 @@ def test_a_request_during_a_batch_waits_for_its_end(harness: CoreHarness) -> Non
     assert begun is not None
     created = harness.core.submit(create=new("new"))
     dropped = harness.core.submit(drop=[harness.core.roster.names["old"]])
-    assert not created.done.is_set() and not dropped.done.is_set()
+    assert not created.done.is_set()
+    assert not dropped.done.is_set()
     assert created.latency is None
     harness.core.commit(0, reports_of(*begun, {"a": [rows((0, 1, 1))]}))
-    assert created.done.is_set() and dropped.done.is_set()
-    assert created.latency is not None and dropped.latency is not None
+    assert created.done.is_set()
+    assert dropped.done.is_set()
+    assert created.latency is not None
+    assert dropped.latency is not None
     assert created.latency >= dropped.latency > 0
     harness.batch({"a": [rows((5, 1, 2))]})
     assert (harness.results("old"), harness.results("new")) == ([(1,)], [(2,)])
@@ -155,9 +159,7 @@ def test_a_request_that_waits_is_lost_in_a_crash_and_an_acknowledged_one_is_not(
     assert set(harness.core.roster.names) == {"kept"}
 
 
-def test_a_request_that_cannot_be_written_leaves_nothing(
-    harness: CoreHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_that_cannot_be_written_leaves_nothing(harness: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     (query, _, _) = harness.core.submit(create=new("q")).created[0]
     with monkeypatch.context() as patched:
         full_disk(patched)
@@ -289,7 +291,9 @@ def test_after_a_crash_at_any_point_the_core_knows_what_it_knew(
         again = Core(Directory.open(tmp_path / f"copy{number}"))
         settle(harness.core)
         assert snapshot(again) == snapshot(harness.core), f"after step {number}"
-        files = {str(p.relative_to(again.directory.path("data"))) for p in again.directory.path("data").rglob("*.arrow")}
+        files = {
+            str(p.relative_to(again.directory.path("data"))) for p in again.directory.path("data").rglob("*.arrow")
+        }
         assert files == data_files(harness), f"files after step {number}"
         again.directory.close()
     assert merged

@@ -56,7 +56,9 @@ def test_generated_names_keep_out_of_the_way_of_given_ones(names: Sequence[str |
     roster = Roster(STREAMS)
     created = create(roster, *names)
     assert len(roster.names) == len(roster.live) == len(names)
-    assert [roster.name_of(query) for query, name in zip(created, names, strict=True) if name] == [n for n in names if n]
+    assert [roster.name_of(query) for query, name in zip(created, names, strict=True) if name] == [
+        n for n in names if n
+    ]
 
 
 def test_generated_ids_keep_out_of_the_way_of_names_in_use() -> None:
@@ -125,7 +127,8 @@ def test_a_drop_may_be_asked_for_again_while_it_waits() -> None:
     second = roster.request([], [query])
     change = apply(roster, 1)
     assert change.dropped == (query,)
-    assert first.done.is_set() and second.done.is_set()
+    assert first.done.is_set()
+    assert second.done.is_set()
     assert roster.find("n") in roster.live
 
 
@@ -195,8 +198,10 @@ def test_latency_runs_from_the_request_to_its_effect() -> None:
     apply(roster)
     second = roster.request(new("m"), [])
     apply(roster)
-    assert first.latency is not None and second.latency is not None
-    assert first.latency >= 0 and second.latency >= 0
+    assert first.latency is not None
+    assert second.latency is not None
+    assert first.latency >= 0
+    assert second.latency >= 0
     assert roster.pending == []
 
 
@@ -259,5 +264,3 @@ class Requests(RuleBasedStateMachine):
 
 TestRequests = Requests.TestCase
 TestRequests.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
-
-

@@ -1,6 +1,6 @@
 """Sinks: every committed row once, in order, also after a restart; what fails is tried again.
 
-The engine is the real one, but Spark stays out of it: batches are run by the stages themselves.
+Everything is real but the engine around it, which would need Spark: batches are run by the stages themselves.
 """
 
 from __future__ import annotations
@@ -8,16 +8,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet
 import pytest
 
-from tests.unit.engine.sample import DDL, JOIN, rows, run_batch
+from tests.unit.engine.sample import JOIN, STREAMS, rows, run_batch, stream
+from weft.engine.core import Core
 from weft.engine.engine import Engine
-from weft.engine.sinks import callback, parquet
-from weft.engine.streams import files
+from weft.engine.query import Query
+from weft.engine.sinks import Deliveries, Sink, callback, parquet
 from weft.errors import InvalidSetting
+from weft.plan.changelog import QueryId
+from weft.sql import bind
+from weft.state.directory import Directory
 
 
 class Received:
@@ -33,32 +37,52 @@ class Received:
         self.batches.append((batch, [tuple(row) for row in found]))
 
 
+class Alone:
+    """What of an engine needs no Spark: the core, queries and deliveries, all of them real."""
+
+    spark = None
+    running = False
+
+    def __init__(self, path: Path) -> None:
+        self.core = Core(Directory.open(path))
+        for name in "ab":
+            self.core.add_stream(stream(name))
+        self.deliveries = Deliveries(cast(Engine, self))
+        self.deliveries.restore()
+
+    def create(self, sql: str, *, sink: Sink, name: str | None = None) -> Query:
+        query = self.query_by_id(self.core.submit(create=[(name, bind(sql, self.core.streams))]).created[0][0])
+        query.deliver_to(sink)
+        return query
+
+    def query_by_id(self, query: QueryId) -> Query:
+        return Query(cast(Engine, self), query, self.core.roster.name_of(query), None)
+
+    def batch(self, second: int, *values: int, stream: str = "a") -> None:
+        run_batch(self.core, {stream: [rows(*((second, 1, value) for value in values))]})
+
+    def stop(self) -> None:
+        self.deliveries.stop()
+        self.core.directory.close()
+
+
 class Opened:
-    """An engine that can be started again on the same path."""
+    """Such an engine, which can be started again on the same path."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.engine = self._open()
-
-    def _open(self) -> Engine:
-        engine = Engine(self._path / "state", partitions=2, spark=object())
-        for name in "ab":
-            engine.stream(name, files(self._path / name, schema=DDL), time="ts")
-        return engine
-
-    def batch(self, second: int, *values: int, stream: str = "a") -> None:
-        run_batch(self.engine.core, {stream: [rows(*((second, 1, value) for value in values))]})
+        self.engine = Alone(path / "state")
+        self.batch = self.engine.batch
 
     def restart(self) -> None:
         self.engine.stop()
-        self.engine = self._open()
+        self.engine = Alone(self._path / "state")
+        self.batch = self.engine.batch
 
     def crash(self) -> None:
-        """Give the path up without delivering anything more."""
+        """Start again without delivering anything more."""
         self.engine.deliveries._sinks.clear()
-        self.engine.deliveries.stop()
-        self.engine.core.directory.close()
-        self.engine = self._open()
+        self.restart()
 
 
 @pytest.fixture
@@ -93,9 +117,9 @@ def test_rows_are_delivered_batch_by_batch_with_their_names(opened: Opened) -> N
 
 def test_a_sink_that_comes_late_gets_what_was_committed_before(opened: Opened) -> None:
     received = Received()
-    query = opened.engine.create("SELECT x FROM a")
+    (query, _, _) = opened.engine.core.submit(create=[(None, bind("SELECT x FROM a", STREAMS))]).created[0]
     opened.batch(0, 1)
-    query.deliver_to(callback(received))
+    opened.engine.query_by_id(query).deliver_to(callback(received))
     opened.batch(1, 2)
     opened.engine.stop()
     assert received.batches == [(0, [(1,)]), (1, [(2,)])]
@@ -107,7 +131,7 @@ def test_a_callback_attached_again_goes_on_where_it_was(opened: Opened) -> None:
     opened.batch(0, 1)
     opened.restart()
     opened.batch(1, 2)
-    opened.engine.query("q").deliver_to(callback(second))
+    opened.engine.query_by_id(QueryId("q1")).deliver_to(callback(second))
     opened.engine.stop()
     assert (first.batches, second.batches) == ([(0, [(1,)])], [(1, [(2,)])])
 
@@ -191,10 +215,11 @@ def test_a_crash_between_file_and_cursor_delivers_no_row_twice(opened: Opened, t
 
 
 def test_a_directory_belongs_to_one_query(opened: Opened, tmp_path: Path) -> None:
-    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    first = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     with pytest.raises(InvalidSetting, match="is the sink of another query"):
-        opened.engine.create("SELECT k FROM a", name="second", sink=parquet(tmp_path / "out"))
-    assert [query.name for query in opened.engine.queries()] == ["q1"]
+        opened.engine.create("SELECT k FROM a", sink=parquet(tmp_path / "out"))
+    first.deliver_to(parquet(tmp_path / "out"))
+    assert set(opened.engine.deliveries._sinks) == {first.id}
 
 
 def test_a_sink_of_a_query_that_never_lived_is_forgotten(opened: Opened, tmp_path: Path) -> None:
@@ -202,7 +227,7 @@ def test_a_sink_of_a_query_that_never_lived_is_forgotten(opened: Opened, tmp_pat
     opened.engine.core.begin(0, partitions=1)
     lost = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "lost"))
     opened.crash()
-    assert opened.engine.queries() == []
+    assert opened.engine.core.roster.names == {}
     found = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     assert found.id == lost.id
     opened.batch(0, 7)

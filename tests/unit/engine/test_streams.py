@@ -19,9 +19,7 @@ DDL = "TS timestamp, k bigint"
 
 
 def declare(source: Any, *, time: str = "ts", existing: Stream | None = None, lateness: int = 5) -> Stream:
-    return declare_stream(
-        "s", source, time=time, lateness=timedelta(seconds=lateness), retain=None, existing=existing
-    )
+    return declare_stream("s", source, time=time, lateness=timedelta(seconds=lateness), retain=None, existing=existing)
 
 
 def test_files_are_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +69,11 @@ def test_the_same_declaration_again_is_harmless_and_another_is_not() -> None:
     first = declare(files("in", schema=DDL))
     assert declare(files("in", schema=DDL), existing=first) == first
     assert declare(files("in"), existing=first) == first, "the schema is known already"
-    for other in (files("elsewhere", schema=DDL), files("in", schema=DDL + ", x int"), files("in", format="json", schema=DDL)):
+    for other in (
+        files("elsewhere", schema=DDL),
+        files("in", schema=DDL + ", x int"),
+        files("in", format="json", schema=DDL),
+    ):
         with pytest.raises(DuplicateStream, match='stream "s" exists with another definition'):
             declare(other, existing=first)
     with pytest.raises(DuplicateStream):

@@ -82,7 +82,7 @@ def test_literals(value: Value, type_: DataType, text: str) -> None:
         (call("like", S, Literal("a%", STRING)), "(`s` LIKE 'a%')"),
         (call("like", S, Literal("a%", STRING), Literal("\\", STRING)), r"(`s` LIKE 'a%' ESCAPE '\\')"),
         (call("cast", A, type_=DECIMAL), "CAST(`a` AS decimal(10,2))"),
-        (call("case", TRUE, A, TRUE, B, ONE, type_=INT), "(CASE WHEN TRUE THEN `a` WHEN TRUE THEN `b` ELSE CAST('1' AS int) END)"),
+        (call("case", TRUE, A, TRUE, B, S), "(CASE WHEN TRUE THEN `a` WHEN TRUE THEN `b` ELSE `s` END)"),
         (call("starts_with", S, S), "startswith(`s`, `s`)"),
         (call("ends_with", S, S), "endswith(`s`, `s`)"),
         (call("coalesce", A, B, type_=INT), "coalesce(`a`, `b`)"),
@@ -127,9 +127,11 @@ def test_a_quoted_string_is_read_as_that_text(text: str) -> None:
 
 
 EXPRESSIONS: st.SearchStrategy[Expression] = st.recursive(
-    st.sampled_from([A, B, Column("a`b", INT), Column("a, b", INT), ONE, TWO, Literal(None, INT), Literal("a", STRING)]),
+    st.sampled_from(
+        [A, B, Column("a`b", INT), Column("a, b", INT), ONE, TWO, Literal(None, INT), Literal("a", STRING)]
+    ),
     lambda inner: st.one_of(
-        st.builds(lambda l, r, name: call(name, l, r), inner, inner, st.sampled_from(["eq", "lt", "and", "or"])),
+        st.builds(call, st.sampled_from(["eq", "lt", "and", "or"]), inner, inner),
         st.builds(lambda arg: call("not", arg), inner),
         st.builds(lambda args: call("coalesce", *args, type_=INT), st.lists(inner, min_size=1, max_size=3)),
     ),

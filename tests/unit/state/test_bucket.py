@@ -42,7 +42,7 @@ def random_sets(rows: int, words: int, seed: int = 0) -> np.ndarray:
 
 
 @given(words=WORDS, counts=st.lists(st.integers(0, 5), min_size=1, max_size=4), epoch=st.integers(0, 2**40))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_parts_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, words: int, counts: list[int], epoch: int
 ) -> None:
@@ -123,7 +123,7 @@ LISTS = st.lists(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2*
 
 
 @given(LISTS)
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_pairs_come_back_piece_by_piece(
     tmp_path_factory: pytest.TempPathFactory, lists: list[list[tuple[int, int]]]
 ) -> None:

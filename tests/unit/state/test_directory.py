@@ -131,7 +131,7 @@ def test_only_a_full_disk_is_a_full_disk() -> None:
 
 
 @given(values=st.lists(JSON, max_size=4), torn=JSON, data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_a_line_cut_short_anywhere_does_not_count(
     tmp_path_factory: pytest.TempPathFactory, values: list[Any], torn: Any, data: st.DataObject
 ) -> None:

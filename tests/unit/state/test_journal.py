@@ -71,7 +71,7 @@ def through_json(value: Any) -> Any:
 
 
 @given(MANIFESTS)
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_a_manifest_comes_back_as_it_was(value: Manifest) -> None:
     assert Manifest.from_json(through_json(value.to_json())) == value
 
@@ -82,7 +82,7 @@ def test_a_record_comes_back_as_it_was(record: QueryRecord) -> None:
 
 
 @given(MANIFESTS)
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_result_files_are_all_that_a_reader_opens(value: Manifest) -> None:
     files = {bucket.path for bucket in value.selected} | set(value.copied)
     for segment in value.segments:

@@ -55,7 +55,7 @@ def can_match(query: LiveQuery, side: int, stored: int, watermark: int | None) -
 
 
 @given(bounds=BOUNDS, side=st.integers(0, 1), stored=TIMES, watermark=st.none() | TIMES)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_a_row_is_kept_exactly_while_it_can_be_met(
     bounds: TimeBounds, side: int, stored: int, watermark: int | None
 ) -> None:
@@ -68,7 +68,7 @@ def test_a_row_is_kept_exactly_while_it_can_be_met(
 @given(
     size=st.integers(1, 9), slide=st.integers(1, 9), side=st.integers(0, 1), stored=TIMES, watermark=TIMES
 )  # fmt: skip
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_sliding_windows_lose_no_row_and_keep_none_longer_than_their_size(
     size: int, slide: int, side: int, stored: int, watermark: int
 ) -> None:

@@ -1,0 +1,222 @@
+"""The driver is killed at random moments, again and again: no row is lost and none comes twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from threading import Thread
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import weft
+from tests.spark.crash_child import WISHES
+from tests.spark.support import Place, at, is_multiset, put, rows, within
+from weft.plan.changelog import QueryRecord
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+BATCHES = 30
+KILLS = 10
+KINDS = ("driver", "driver and Java", "driver while Java is frozen", "Java")
+
+
+def _files(root: Path, random: Random) -> dict[str, pa.Table]:
+    """One file per stream and batch: a second of rows, somewhat out of order; with the batch it will be in."""
+    tables: dict[str, list[pa.Table]] = {"a": [], "b": []}
+    for batch in range(BATCHES):
+        for name, parts in tables.items():
+            count = random.randrange(20, 60)
+            table = pa.table(
+                {
+                    "ts": pa.array([at(batch + random.uniform(-0.9, 1)) for _ in range(count)], pa.timestamp("us", "UTC")),
+                    "k": [random.choice((None, *range(8))) for _ in range(count)],
+                    "v": [random.randrange(1000) for _ in range(count)],
+                    "name": [f"n{random.randrange(20)}" for _ in range(count)],
+                }
+            )
+            put(root / name, table, f"{batch:04d}.parquet")
+            parts.append(table.append_column("batch", pa.array([batch] * count)))
+    return {name: pa.concat_tables(parts) for name, parts in tables.items()}
+
+
+@dataclass(slots=True)
+class Child:
+    """A run of crash_child and what it has said."""
+
+    root: Path
+    said: list[list[str]] = field(default_factory=list)
+    process: Any = None
+    java: int = 0
+    _reader: Thread | None = None
+
+    def start(self) -> Child:
+        """Start it; what it writes to stderr is kept for the report of a failure."""
+        with open(self.root / "stderr.log", "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.crash_child", str(self.root), str(BATCHES)],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": "src"},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self._reader = Thread(target=self._read)
+        self._reader.start()
+        return self
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self.said.append(line.split())
+            if line.startswith("java "):
+                self.java = int(line.split()[1])
+
+    def heard(self, *words: str) -> list[list[str]]:
+        """The lines that begin with these words."""
+        return [line for line in self.said if line[: len(words)] == list(words)]
+
+    def wait_for(self, word: str, seconds: float = 120) -> bool:
+        """Wait until it says something; False if it ends before."""
+        deadline = time.monotonic() + seconds
+        while not self.heard(word):
+            assert time.monotonic() < deadline, f"no {word!r} after {seconds} s\n{self.log()}"
+            if self.process.poll() is not None:
+                return bool(self.heard(word))
+            time.sleep(0.005)
+        return True
+
+    def kill(self, kind: str) -> None:
+        """Kill it, or its Java process, or both."""
+        if kind != "Java" or not self.java:
+            self.process.kill()
+        if kind != "driver" and self.java:
+            with suppress(ProcessLookupError):
+                os.kill(self.java, signal.SIGSTOP if kind == "driver while Java is frozen" else signal.SIGKILL)
+        self.end(120)
+
+    def thaw(self) -> None:
+        """Let a frozen Java process go on, and so end."""
+        with suppress(ProcessLookupError):
+            os.kill(self.java, signal.SIGCONT)
+
+    def end(self, seconds: float) -> int:
+        """Wait for its end; returns its exit code."""
+        try:
+            code: int = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not end\n{self.log()}") from None
+        assert self._reader is not None
+        self._reader.join()
+        self.process.stdout.close()
+        return code
+
+    def log(self) -> str:
+        """The end of what was written to stderr."""
+        return (self.root / "stderr.log").read_text(errors="replace")[-3000:]
+
+
+def test_killed_again_and_again(place: Place) -> None:
+    seed = int(os.environ.get("WEFT_CRASH_SEED", time.time_ns() % 1_000_000))
+    print(f"play it again: WEFT_CRASH_SEED={seed}")
+    random = Random(seed)
+    tables = _files(place.root, random)
+    asked: set[str] = set()
+    frozen: Child | None = None
+    committed = 0
+    for number in range(KILLS):
+        child = Child(place.root).start()
+        if frozen is not None:
+            _check_that_it_waits(child, frozen)
+        kind = KINDS[number % len(KINDS)]
+        if random.random() < 0.8 and child.wait_for("batch") and number > 1:
+            while len(child.heard("batch")) < 2 and child.process.poll() is None:
+                time.sleep(0.005)
+        time.sleep(random.uniform(0, 1.5))
+        child.kill(kind)
+        frozen = child if kind == "driver while Java is frozen" and child.java else None
+        for line in child.heard("opened"):
+            assert int(line[1]) >= committed, "committed batches are gone"
+            assert asked <= set(line[2:]), "queries are gone"
+            asked = set(line[2:])
+        committed = max([committed, *(int(line[1]) for line in child.heard("batch"))])
+        print(f"  {kind} killed, {committed} batches committed")
+    child = Child(place.root).start()
+    assert child.end(240) == 0, child.log()
+    assert child.heard("done")
+    _check_all(place, tables)
+
+
+def _check_that_it_waits(child: Child, frozen: Child) -> None:
+    """While the Java process of a dead driver is there, the next engine does not begin; after its end it does."""
+    child.wait_for("java")
+    time.sleep(1)
+    if _is_there(frozen.java):  # it may have been faster than the signal
+        assert not child.heard("opened")
+    frozen.thaw()
+    child.wait_for("opened")
+
+
+def _is_there(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _check_all(place: Place, tables: dict[str, pa.Table]) -> None:
+    with duckdb.connect(config={"threads": 1}) as database:
+        for name, table in tables.items():
+            database.register(name, table)
+        engine = place.engine(partitions=3)
+        for wish in WISHES:
+            query = engine.query(wish.name)
+            record = engine.core.roster.records[query.id]
+            assert query.state == ("dropped" if wish.drop is not None else "live")
+            assert len([r for r in engine.core.roster.records.values() if r.name == wish.name]) == 1
+            expected = database.execute(_alone(wish.name, record)).fetchall()
+            assert expected, f"{wish.name} has no rows: the test says nothing"
+            assert is_multiset(rows(query), expected) == "", f"{wish.name}, batches {record.created} to {record.ended}"
+            if wish.sink:
+                found = pa.parquet.read_table(place.root / "out" / wish.name).to_pylist()
+                assert is_multiset([tuple(row.values()) for row in found], expected) == "", f"sink of {wish.name}"
+        _check_disk(engine, place)
+
+
+def _alone(name: str, record: QueryRecord) -> str:
+    """A query in DuckDB's SQL over the rows of the batches it lived in."""
+    life = f"batch >= {record.created}"
+    life += "" if record.ended is None else f" AND batch < {record.ended}"
+    life += "" if record.start is None else f" AND epoch_us(ts) >= {record.start}"
+    x, y, z = f"(SELECT * FROM a WHERE {life}) x", f"(SELECT * FROM b WHERE {life}) y", f"(SELECT * FROM a WHERE {life}) y"
+    pairs = "SELECT x.v, y.v AS w FROM {} JOIN {} ON x.k = y.k"
+    bucket = "epoch_us({}.ts) // 4000000 * 4000000"
+    start = record.start or 0
+    return {
+        "join": f"{pairs.format(x, y)} AND {within('x', 'y', 3)} WHERE x.v > 100",
+        "select": f"SELECT ts, v FROM {x} WHERE v < 500",
+        "self": f"{pairs.format(x, z)} AND {within('x', 'y', 2)}",
+        "tumble": f"SELECT x.v, y.v AS w, make_timestamptz({bucket.format('x')}) FROM {x} JOIN {y} ON x.name = y.name "
+        f"AND {bucket.format('x')} = {bucket.format('y')} WHERE {bucket.format('x')} >= {start}",
+        "leaves": f"{pairs.format(x, y)} AND {within('x', 'y', 1)}",
+        "comes": f"{pairs.format(x, y)} AND {within('x', 'y', 4)} WHERE y.v < 800",
+        "passes": pairs.format(x, y),
+        "opaque": f"SELECT v FROM {y} WHERE upper(name) LIKE 'N1%'",
+    }[name]
+
+
+def _check_disk(engine: weft.Engine, place: Place) -> None:
+    """Files that no batch owns are gone."""
+    inventory = engine.core.inventory
+    needed = {path for manifest in inventory.results for path in manifest.result_files()} | set(inventory.buckets)
+    assert set(place.data_files()) == needed
