@@ -30,6 +30,7 @@ class Inventory:
         """cl(e, now) per epoch e that still has rows: slots whose bits mean the same query today."""
         self.results: list[Manifest] = []
         self._references: Counter[str] = Counter()
+        self._stores: dict[QueryId, tuple[StoreId, ...]] = {}
 
     def forget_meaning(self, changed: Slots) -> None:
         """The changelog-set of a boundary, ANDed into the changelog-set of every epoch (AStream eq. 4.2)."""
@@ -51,17 +52,25 @@ class Inventory:
     def merges(self, live: Live, streams: Mapping[str, Stream]) -> tuple[tuple[str, ...], ...]:
         """Small buckets that the next batch should merge."""
         reaches: dict[StoreId, int | None] = {}
-        for store, limits in horizons(live.values(), _stores(live), dict.fromkeys(streams, 0)).items():
+        for store, limits in horizons(live.values(), self._places(live), dict.fromkeys(streams, 0)).items():
             oldest = [limit for limit, _ in limits]
             reaches[store] = None if None in oldest else -min(limit for limit in oldest if limit is not None)
         return choose_merges(self.buckets.values(), reaches)
+
+    def _places(self, live: Live) -> Mapping[QueryId, tuple[StoreId, ...]]:
+        """The stores of each live query, worked out once: a query never changes its place."""
+        self._stores = {
+            query: self._stores.get(query) or tuple(side.store for side in sides_of(each.query, each.record.route))
+            for query, each in live.items()
+        }
+        return self._stores
 
     # ---- garbage
 
     def collect(self, live: Live, streams: Mapping[str, Stream], max_times: Mapping[str, int]) -> None:
         """Free the buckets that no live query and no retain period can reach any more."""
         watermarks = {name: newest - to_micros(streams[name].lateness) for name, newest in max_times.items()}
-        limits = horizons(live.values(), _stores(live), watermarks)
+        limits = horizons(live.values(), self._places(live), watermarks)
         gone = [b for b in self.buckets.values() if not self._is_needed(b, limits, streams[b.stream], max_times)]
         for bucket in gone:
             del self.buckets[bucket.path]
@@ -117,9 +126,3 @@ class Inventory:
         """The inverse of `to_json`."""
         self.buckets = {bucket["path"]: Bucket.from_json(bucket) for bucket in value["buckets"]}
         self.masks = {int(epoch): Slots(int(mask, 16)) for epoch, mask in value["masks"].items()}
-
-
-def _stores(live: Live) -> dict[str, tuple[StoreId, ...]]:
-    return {
-        query: tuple(side.store for side in sides_of(each.query, each.record.route)) for query, each in live.items()
-    }

@@ -71,7 +71,8 @@ class _Attempt:
 
     def files(self, streams: list[str]) -> DataFrame:
         """Paths of the new files of some streams."""
-        paths = files_of(self.frame, streams)
+        # Without rows of other streams there is nothing to leave out: every step saved is saved in every batch.
+        paths = self.frame if len(streams) == len(self.program.streams) else files_of(self.frame, streams)
         return paths.distinct() if self.distinct else paths
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from weft.plan.changelog import LiveQuery, Slots
+from weft.plan.changelog import LiveQuery, QueryId, Slots
 from weft.plan.shared import StoreId
 from weft.state.bucket import Bucket
 
@@ -14,7 +14,7 @@ Horizons = Mapping[StoreId, Sequence[tuple[int | None, Slots]]]
 
 
 def horizons(
-    queries: Iterable[LiveQuery], stores: Mapping[str, tuple[StoreId, ...]], watermarks: Mapping[str, int]
+    queries: Iterable[LiveQuery], stores: Mapping[QueryId, tuple[StoreId, ...]], watermarks: Mapping[str, int]
 ) -> Horizons:
     """How far back each live query reaches in each of its stores.
 
