@@ -229,7 +229,7 @@ def _draw_constant_test(random: Random, column: Col, world: World) -> Predicate:
             options.append(Lit(None, column.type))
         return In(value, tuple(options), random.random() < 0.3)
     if roll < 0.35:
-        low, high = random.sample(literals, 2)
+        low, high = random.sample(literals, 2) if len(literals) > 1 else literals * 2
         if random.random() < 0.8 and compare("<=", high.value, low.value):
             low, high = high, low
         return Between(value, low, high)
