@@ -134,6 +134,7 @@ def test_killed_again_and_again(place: Place) -> None:
     asked: set[str] = set()
     frozen: Child | None = None
     committed = 0
+    began = time.monotonic()
     for number in range(KILLS):
         child = Child(place.root).start()
         if frozen is not None:
@@ -150,7 +151,7 @@ def test_killed_again_and_again(place: Place) -> None:
             assert asked <= set(line[2:]), "queries are gone"
             asked = set(line[2:])
         committed = max([committed, *(int(line[1]) for line in child.heard("batch"))])
-        print(f"  {kind} killed, {committed} batches committed")
+        print(f"  {time.monotonic() - began:.1f} s: {kind} killed, {committed} batches committed")
     child = Child(place.root).start()
     assert child.end(240) == 0, child.log()
     assert child.heard("done")

@@ -7,17 +7,20 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from weft.engine.core import Core
 from weft.engine.reports import stage_seconds
-from weft.errors import WeftError
+from weft.engine.sinks import Deliveries
+from weft.errors import InvalidSetting, WeftError
 from weft.runtime.failures import to_user_error
 from weft.runtime.job import BatchRunner
 from weft.state.journal import Manifest, StreamTotals
 
 _log = logging.getLogger("weft")
 _KEPT_SUMMARIES = 1000
+_MAX_PARTITIONS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +46,40 @@ class BatchSummary:
         return sum(totals.late for totals in self.streams.values())
 
 
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """How batches are run: in how many partitions, and for how long their results are kept (None: for ever)."""
+
+    partitions: int
+    keep_results: timedelta | None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.partitions <= _MAX_PARTITIONS:
+            raise InvalidSetting(f"partitions is {self.partitions}", hint=f"Give a number from 1 to {_MAX_PARTITIONS}.")
+
+
 class Batches:
     """Runs the batches that Spark hands over; a batch counts when it is committed, and then only once."""
 
-    def __init__(self, core: Core, runner: BatchRunner, *, partitions: int) -> None:
+    def __init__(self, core: Core, runner: BatchRunner, deliveries: Deliveries, *, settings: BatchSettings) -> None:
         self._core = core
         self._runner = runner
-        self._partitions = partitions
+        self._deliveries = deliveries
+        self._settings = settings
         self.error: WeftError | None = None
         """Why the last batch failed; None if it did not."""
         self.repeated = False
         """Whether Spark handed a batch over that was committed before."""
         self.summaries: deque[BatchSummary] = deque(maxlen=_KEPT_SUMMARIES)
 
-    def run(self, frame: Any, batch: int) -> Manifest | None:
-        """Run and commit a batch; None if that was done before a crash. A failed batch leaves nothing behind."""
+    def run(self, frame: Any, batch: int) -> None:
+        """Run and commit a batch, unless that was done before a crash. A failed batch leaves nothing behind."""
         started = time.monotonic()
         try:
-            begun = self._core.begin(batch, partitions=self._partitions)
+            begun = self._core.begin(batch, partitions=self._settings.partitions)
             if begun is None:
                 self.repeated = True
-                return None
+                return
             compiled = time.monotonic()
             reports = self._runner.run(frame, *begun)
             ran = time.monotonic()
@@ -75,7 +91,7 @@ class Batches:
             raise self.error from error
         seconds = {"compile": compiled - started, "run": ran - compiled, "commit": time.monotonic() - ran}
         self._note(manifest, seconds | stage_seconds(reports))
-        return manifest
+        self._trim(manifest.at)
 
     def _note(self, manifest: Manifest, seconds: Mapping[str, float]) -> None:
         roster = self._core.roster
@@ -87,3 +103,13 @@ class Batches:
                 _log.error("file set aside", extra={"stream": name, "file": bad})
         for query, error in manifest.failed:
             _log.warning("query failed", extra={"query": roster.name_of(query), "error": error})
+
+    def _trim(self, now: float) -> None:
+        """Free results that were committed too long ago, unless a sink has not had them yet."""
+        if self._settings.keep_results is None:
+            return
+        oldest = now - self._settings.keep_results.total_seconds()
+        results = self._core.inventory.results
+        kept = next((manifest.batch for manifest in results if manifest.at >= oldest), self._core.next_batch)
+        undelivered = self._deliveries.oldest_undelivered()
+        self._core.trim_results(kept if undelivered is None else min(kept, undelivered))

@@ -9,14 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 from weft.engine.analysis import check_types
-from weft.engine.batches import Batches, BatchSummary
+from weft.engine.batches import Batches, BatchSettings, BatchSummary
 from weft.engine.core import Core
 from weft.engine.explain import explain_plan
 from weft.engine.query import Query
 from weft.engine.registry import check_name
 from weft.engine.sinks import Deliveries, Sink
 from weft.engine.streams import declare_stream
-from weft.errors import EngineStopped, InvalidSetting, UnknownQuery, WeftError
+from weft.errors import EngineStopped, UnknownQuery, WeftError
 from weft.plan.changelog import QueryId
 from weft.plan.stream import FrameSource, Stream
 from weft.runtime.failures import to_user_error
@@ -28,7 +28,6 @@ from weft.sql import bind, parse_duration
 from weft.state.directory import Directory
 
 _log = logging.getLogger("weft")
-_MAX_PARTITIONS = 4096
 
 
 class Engine:
@@ -46,11 +45,10 @@ class Engine:
         spark: Any = None,
         keep_results: str | timedelta | None = None,
     ) -> None:
-        partitions = os.cpu_count() or 1 if partitions is None else partitions
-        if not 1 <= partitions <= _MAX_PARTITIONS:
-            raise InvalidSetting(f"partitions is {partitions}", hint=f"Give a number from 1 to {_MAX_PARTITIONS}.")
-        self.partitions = partitions
-        self._keep = None if keep_results is None else parse_duration(keep_results)
+        settings = BatchSettings(
+            partitions=os.cpu_count() or 1 if partitions is None else partitions,
+            keep_results=None if keep_results is None else parse_duration(keep_results),
+        )
         directory = Directory.open(path)
         try:
             self.core = Core(directory)
@@ -61,11 +59,11 @@ class Engine:
             directory.close()
             raise
         self._frames: dict[str, Any] = {}
-        self._batches = Batches(self.core, BatchRunner(self.spark), partitions=partitions)
-        self._loop = Loop(self.spark, str(directory.path("spark")), self._on_batch)
         self._trigger = ""
         self._closed = False
         self.deliveries = Deliveries(self)
+        self._batches = Batches(self.core, BatchRunner(self.spark), self.deliveries, settings=settings)
+        self._loop = Loop(self.spark, str(directory.path("spark")), self._batches.run)
         self.deliveries.restore()
 
     def __enter__(self) -> Engine:
@@ -101,8 +99,7 @@ class Engine:
         if isinstance(stream.source, FrameSource):
             self._frames[name] = source
         if self.core.streams.get(name) != stream:
-            restart = self._loop.running
-            if restart:
+            if restart := self._loop.running:
                 self._loop.stop()
             self.core.add_stream(stream)
             _log.info("stream declared", extra={"stream": name})
@@ -219,25 +216,17 @@ class Engine:
         if self._closed:
             return
         self._closed = True
-        self._loop.stop()
-        self.deliveries.stop()
-        if self.core.next_batch:
-            self.core.checkpoint()
-        self._java_lock.release()
-        self.core.directory.close()
-        if self._owns_spark:
-            self.spark.stop()
+        try:
+            self._loop.stop()
+            self.deliveries.stop()
+            if self.core.next_batch:
+                self.core.checkpoint()
+        finally:
+            self._java_lock.release()
+            self.core.directory.close()
+            if self._owns_spark:
+                self.spark.stop()
 
     def _check_open(self) -> None:
         if self._closed:
             raise EngineStopped("the engine was stopped", hint="Make a new Engine on the same path to go on.")
-
-    def _on_batch(self, frame: Any, batch: int) -> None:
-        manifest = self._batches.run(frame, batch)
-        if manifest is not None and self._keep is not None:
-            self._trim(manifest.at - self._keep.total_seconds())
-
-    def _trim(self, committed_before: float) -> None:
-        newer = next((m.batch for m in self.core.inventory.results if m.at >= committed_before), self.core.next_batch)
-        undelivered = self.deliveries.oldest_undelivered()
-        self.core.trim_results(newer if undelivered is None else min(newer, undelivered))
