@@ -1,4 +1,4 @@
-"""Bad files, full disks, wrong state directories: a clear error with a stable code, nothing lost, others undisturbed."""
+"""Bad files, full disks, wrong state directories: a clear error with a stable code, nothing lost, nobody disturbed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ import pyarrow as pa
 import pytest
 
 import weft
-from tests.spark.support import DDL, Place, alone, events, ordered, put, rows, steps, within
+from tests.spark.support import DDL, Place, alone, at, events, ordered, put, rows, steps, wait_for, within
+from tests.unit.sql.streams import STREAMS
+from tests.unit.sql.test_bad_queries import CASES
 from weft import WeftError
+from weft.kernels.payload_types import payload_type
 
 pytestmark = pytest.mark.spark
 
@@ -109,7 +112,8 @@ def test_a_bad_file_can_stop_the_engine(place: Place) -> None:
 @contextmanager
 def _small_disk(path: Path, size: str) -> Iterator[None]:
     path.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)], capture_output=True, text=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"this test needs to mount a small disk: {done.stderr.strip()}"
     try:
         yield
@@ -287,7 +291,22 @@ def test_hostile_names(place: Place) -> None:
     place.streams(engine, "a")
     files = weft.files(place.root / "a", schema=DDL)
     before = _tree(place.state)
-    hostile = ["", "../up", "a/b", "/etc/passwd", "..", ".hidden", "a\0b", "a b", "x" * 129, "né", "a;b", "--", "a\nb", "`a`"]
+    hostile = [
+        "",
+        "../up",
+        "a/b",
+        "/etc/passwd",
+        "..",
+        ".hidden",
+        "a\0b",
+        "a b",
+        "x" * 129,
+        "né",
+        "a;b",
+        "--",
+        "a\nb",
+        "`a`",
+    ]
     for name in hostile:
         for call in (
             lambda name=name: engine.create("SELECT v FROM a", name=name),
@@ -337,3 +356,32 @@ def test_a_batch_spark_knows_and_the_state_directory_does_not(place: Place) -> N
         assert refused.value.code == "state_corrupt"
         assert rows(mixed.query("q")) == [(1,)]
     assert json.loads((place.state / "format.json").read_text()) == {"format": 1}
+
+
+def test_bad_queries_disturb_nobody(place: Place) -> None:
+    """All of the corpus while data flow: each refused with its code, and the live query gets every row."""
+    engine = place.engine()
+    for stream in STREAMS.values():
+        folder = place.root / stream.name
+        folder.mkdir()
+        engine.stream(stream.name, weft.files(folder, schema=stream.schema.ddl()), time=stream.time)
+    live = engine.create("SELECT price FROM purchases WHERE price >= 0", name="live")
+    engine.start("50 milliseconds")
+    for number, (code, _, sql) in enumerate(CASES):
+        if number % 40 == 0:
+            put(place.root / "purchases", _purchase(number))
+        with pytest.raises(WeftError) as refused:
+            engine.create(sql)
+        assert refused.value.code == code, sql
+    wanted = [(number,) for number in range(0, len(CASES), 40)]
+    wait_for(lambda: len(rows(live)) == len(wanted), "the live query has all rows")
+    assert rows(live) == ordered(wanted)
+    assert [query.name for query in engine.queries()] == ["live"]
+    assert engine.running
+
+
+def _purchase(number: int) -> pa.Table:
+    """One purchase at second `number` for that price; nothing else about it is known."""
+    values = {"ts": at(number), "price": number}
+    schema = pa.schema([(field.name, payload_type(field.type)) for field in STREAMS["purchases"].schema])
+    return pa.Table.from_pylist([values], schema)

@@ -40,7 +40,9 @@ def _files(root: Path, random: Random) -> dict[str, pa.Table]:
             count = random.randrange(20, 60)
             table = pa.table(
                 {
-                    "ts": pa.array([at(batch + random.uniform(-0.9, 1)) for _ in range(count)], pa.timestamp("us", "UTC")),
+                    "ts": pa.array(
+                        [at(batch + random.uniform(-0.9, 1)) for _ in range(count)], pa.timestamp("us", "UTC")
+                    ),
                     "k": [random.choice((None, *range(8))) for _ in range(count)],
                     "v": [random.randrange(1000) for _ in range(count)],
                     "name": [f"n{random.randrange(20)}" for _ in range(count)],
@@ -72,15 +74,16 @@ class Child:
                 stderr=log,
                 text=True,
             )
-        self._reader = Thread(target=self._read)
+        self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
         return self
 
     def _read(self) -> None:
-        for line in self.process.stdout:
-            self.said.append(line.split())
-            if line.startswith("java "):
-                self.java = int(line.split()[1])
+        with self.process.stdout as lines:
+            for line in lines:
+                self.said.append(line.split())
+                if line.startswith("java "):
+                    self.java = int(line.split()[1])
 
     def heard(self, *words: str) -> list[list[str]]:
         """The lines that begin with these words."""
@@ -117,8 +120,7 @@ class Child:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it did not end\n{self.log()}") from None
         assert self._reader is not None
-        self._reader.join()
-        self.process.stdout.close()
+        self._reader.join(1)  # a frozen Java process holds the other end of the pipe
         return code
 
     def log(self) -> str:
@@ -199,7 +201,11 @@ def _alone(name: str, record: QueryRecord) -> str:
     life = f"batch >= {record.created}"
     life += "" if record.ended is None else f" AND batch < {record.ended}"
     life += "" if record.start is None else f" AND epoch_us(ts) >= {record.start}"
-    x, y, z = f"(SELECT * FROM a WHERE {life}) x", f"(SELECT * FROM b WHERE {life}) y", f"(SELECT * FROM a WHERE {life}) y"
+    x, y, z = (
+        f"(SELECT * FROM a WHERE {life}) x",
+        f"(SELECT * FROM b WHERE {life}) y",
+        f"(SELECT * FROM a WHERE {life}) y",
+    )
     pairs = "SELECT x.v, y.v AS w FROM {} JOIN {} ON x.k = y.k"
     bucket = "epoch_us({}.ts) // 4000000 * 4000000"
     start = record.start or 0

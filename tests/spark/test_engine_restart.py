@@ -151,13 +151,13 @@ def test_results_are_kept_as_long_as_asked(place: Place) -> None:
             place.put(name, *((batch + n / 100, n, batch) for n in range(90)))
         steps(engine)
         sizes.append(_size(place.state / "data"))
-        assert {v for v, in rows(single)} <= {batch}
+        assert {v for (v,) in rows(single)} <= {batch}
     assert max(sizes[3:]) <= 1.5 * max(sizes[:3]), sizes
     copy = place.root / "copy"
     shutil.copytree(place.state, copy)
     place.close()
     for partitions, state in ((2, place.state), (3, copy)):  # after a stop, and as after a crash
         with weft.Engine(path=state, spark=place.spark, partitions=partitions) as again:
-            assert {v for v, in rows(again.query("single"))} <= {7}
+            assert {v for (v,) in rows(again.query("single"))} <= {7}
             assert {v for v, _ in rows(again.query("join"))} <= {6, 7}
     assert join.name == "join"

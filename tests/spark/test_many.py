@@ -20,7 +20,9 @@ def test_a_thousand_queries(place: Place) -> None:
     for number in range(1000):
         low, seconds = random.randrange(500), random.choice((1, 2, 3))
         join = f"FROM a [RANGE {seconds} SECONDS] x JOIN b [RANGE {seconds} SECONDS] y ON x.k = y.k"
-        wanted.append((f"q-{number}", low, seconds, f"SELECT x.v, y.v AS w {join} WHERE x.v >= {low} AND x.v < {low + 40}"))
+        wanted.append(
+            (f"q-{number}", low, seconds, f"SELECT x.v, y.v AS w {join} WHERE x.v >= {low} AND x.v < {low + 40}")
+        )
     began = time.monotonic()
     queries = engine.create_many([(name, sql) for name, _, _, sql in wanted])
     assert time.monotonic() - began < 60

@@ -39,7 +39,9 @@ def test_parquet_is_exactly_once(place: Place) -> None:
     assert ordered(place.spark.read.parquet(str(out)).collect()) == _read(out)
     manifests = [json.loads(path.read_text()) for path in sorted((out / "_weft").glob("*.json"))]
     assert [manifest["batch"] for manifest in manifests] == [0, 1, 2, 4, 5]
-    assert {name for manifest in manifests for name in manifest["files"]} == {path.name for path in out.glob("*.parquet")}
+    assert {name for manifest in manifests for name in manifest["files"]} == {
+        path.name for path in out.glob("*.parquet")
+    }
     assert sum(manifest["rows"] for manifest in manifests) == 5
     assert query.name == "q"
 
@@ -82,9 +84,10 @@ def test_one_query_per_directory(place: Place) -> None:
     place.close()
     assert _read(out) == [(5,)]
     other = weft.Engine(path=place.root / "other", spark=place.spark)
-    with other, pytest.raises(WeftError) as elsewhere:
+    with other:
         place.streams(other, "a")
-        other.create("SELECT v FROM a", sink=weft.parquet(out))
+        with pytest.raises(WeftError) as elsewhere:
+            other.create("SELECT v FROM a", sink=weft.parquet(out))
     assert elsewhere.value.code == "invalid_setting"
     assert _read(out) == [(5,)]
 
@@ -99,6 +102,25 @@ def test_a_sink_attached_later_gets_everything(place: Place) -> None:
     query.drop()
     place.close()
     assert _read(place.root / "out") == [(1,)]
+
+
+def test_the_directory_of_a_query_that_never_was_is_free(place: Place) -> None:
+    """As after a crash between the request and the boundary it waited for."""
+    engine = place.engine()
+    place.streams(engine, "a")
+    query = engine.create("SELECT v FROM a", sink=weft.parquet(place.root / "out"))
+    place.close()
+    for change in (place.state / "changelog").iterdir():
+        change.unlink()
+    engine = place.engine()
+    assert engine.queries() == []
+    others = engine.create_many(["SELECT v FROM a", "SELECT k FROM a"])
+    assert others[0].id == query.id
+    others[1].deliver_to(weft.parquet(place.root / "out"))
+    place.put("a", (0, 7, 1))
+    steps(engine)
+    place.close()
+    assert _read(place.root / "out") == [(7,)]
 
 
 def test_callback(place: Place) -> None:

@@ -56,12 +56,8 @@ def test_every_format_and_type(place: Place) -> None:
         source = weft.files(place.root / stream, format=name.split()[0], schema=TYPED_DDL)
         engine.stream(stream, source, time="ts", lateness="1 day")
         queries[name] = engine.create(f"SELECT * FROM {stream}")
-    keys = {
-        column: engine.create(
-            f"SELECT x.ts, y.ts AS other FROM parquet [RANGE 1 DAY] x JOIN csv [RANGE 1 DAY] y ON x.{column} = y.{column}"
-        )
-        for column in ("i", "d", "s", "b", "day", "t")
-    }
+    join = "SELECT x.ts, y.ts AS other FROM parquet [RANGE 1 DAY] x JOIN csv [RANGE 1 DAY] y ON x.{0} = y.{0}"
+    keys = {column: engine.create(join.format(column)) for column in ("i", "d", "s", "b", "day", "t")}
     where = engine.create(
         "SELECT i FROM json WHERE d >= 1.5 AND day > DATE '1970-01-01' AND t < TIMESTAMP '2024-03-02 00:00:00'"
     )
@@ -124,7 +120,9 @@ def test_text_schemas_are_inferred(place: Place) -> None:
 
 def test_event_time_without_a_zone(place: Place) -> None:
     engine = place.engine()
-    table = pa.table({"ts": pa.array([at(n).replace(tzinfo=None) for n in range(4)], pa.timestamp("us")), "v": [0, 1, 2, 3]})
+    table = pa.table(
+        {"ts": pa.array([at(n).replace(tzinfo=None) for n in range(4)], pa.timestamp("us")), "v": [0, 1, 2, 3]}
+    )
     put(place.root / "a", table.slice(0, 2))
     stream = engine.stream("a", weft.files(place.root / "a"), time="ts")
     assert stream.schema.ddl() == "`ts` timestamp_ntz, `v` bigint"
@@ -177,7 +175,19 @@ def test_nothing_to_infer_a_schema_from(place: Place) -> None:
 
 def test_file_names_of_every_kind(place: Place) -> None:
     engine = place.engine()
-    names = ["with space", "日本é", "100%", "a%20b", "plus+and&", "hash#mark", "question?mark", "c:d", "(x) [y] {z}", "'q\"", "~$;,="]
+    names = [
+        "with space",
+        "日本é",
+        "100%",
+        "a%20b",
+        "plus+and&",
+        "hash#mark",
+        "question?mark",
+        "c:d",
+        "(x) [y] {z}",
+        "'q\"",
+        "~$;,=",
+    ]
     folder = place.root / "odd % näme #1 [x]?"
     for number, name in enumerate(names):
         put(folder, events((number, 1, number)), name + ".parquet")
@@ -187,7 +197,7 @@ def test_file_names_of_every_kind(place: Place) -> None:
     opaque = engine.create("SELECT v FROM a WHERE length(trim(cast(v AS string))) > 0")
     summaries = steps(engine)
     assert [bad for summary in summaries for bad in summary.streams["a"].bad_files] == []
-    assert {v for v, in rows(query)} == set(range(len(names)))
+    assert {v for (v,) in rows(query)} == set(range(len(names)))
     assert rows(opaque) == rows(query)
 
 
@@ -213,7 +223,9 @@ def _memory_stream(place: Place) -> tuple[Any, DataFrame]:
     encoder = spark._jvm.org.apache.spark.sql.Encoders.row(
         spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
     )
-    memory = spark._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(encoder, spark._jsparkSession)
+    memory = spark._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(
+        encoder, spark._jsparkSession
+    )
 
     def add(*new: tuple[Any, ...]) -> None:
         found = spark.createDataFrame([(at(t).replace(tzinfo=UTC), *rest) for t, *rest in new], schema)
@@ -228,7 +240,9 @@ def test_any_streaming_frame(place: Place) -> None:
     add, memory = _memory_stream(place)
     (place.root / "p").mkdir()
     parquet = place.spark.readStream.schema(DDL).parquet(str(place.root / "p"))
-    filtered = parquet.where("v > 0").selectExpr("ts", "k + 1 AS k", "v", "upper(name) AS `odd name.x`", "array(k) AS items")
+    filtered = parquet.where("v > 0").selectExpr(
+        "ts", "k + 1 AS k", "v", "upper(name) AS `odd name.x`", "array(k) AS items"
+    )
     engine.stream("m", memory, time="ts", lateness="1 minute")
     engine.stream("p", filtered, time="ts", lateness="1 minute")
     place.streams(engine, "f", lateness="1 minute")
@@ -271,7 +285,7 @@ def test_rate(place: Place) -> None:
     odd = engine.create("SELECT value FROM live WHERE value % 2 = 1")
     engine.start("100 milliseconds")
     wait_for(lambda: len(rows(odd)) >= 20, "rows of the rate source arrive")
-    found = [value for value, in rows(odd)]
+    found = [value for (value,) in rows(odd)]
     assert len(found) == len(set(found))
     assert all(value % 2 for value in found)
 
