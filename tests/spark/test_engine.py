@@ -86,7 +86,7 @@ def test_step_is_one_batch(place: Place) -> None:
         assert summary is not None
         assert (summary.batch, summary.rows, summary.late, summary.queries, summary.failed) == (number, 2, 0, 1, ())
         assert set(summary.streams) == {"a"}
-        assert set(summary.seconds) == {"compile", "run", "commit"}
+        assert set(summary.seconds) >= {"compile", "run", "commit"}
         assert len(rows(query)) == 2 * (number + 1)
     assert engine.step() is None
     assert engine.step() is None
