@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 
 from tests.spark.support import Place
 
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -30,6 +32,10 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.python.unix.domain.socket.enabled", "true")
             .config("spark.sql.streaming.stopTimeout", "20s")
+            .config("spark.hadoop.fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+            .config("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # a short life: compile less
+            .config("spark.ui.showConsoleProgress", "false")
             .getOrCreate()
         )
     session.sparkContext.setLogLevel("OFF")

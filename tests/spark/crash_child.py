@@ -37,10 +37,10 @@ WISHES = (
         "tumble",
         "SELECT x.v, y.v AS w, window_start FROM a [TUMBLE 4 SECONDS] x JOIN b [TUMBLE 4 SECONDS] y ON x.name = y.name",
     ),
-    Wish("leaves", f"SELECT x.v, y.v AS w FROM {_range(1)}", drop=15),
-    Wish("comes", f"SELECT x.v, y.v AS w FROM {_range(4)} WHERE y.v < 800", create=5, sink=True),
-    Wish("passes", "SELECT x.v, y.v AS w FROM a [UNBOUNDED] x JOIN b [UNBOUNDED] y ON x.k = y.k", create=8, drop=18),
-    Wish("opaque", "SELECT v FROM b WHERE upper(name) LIKE 'N1%'", create=12),
+    Wish("leaves", f"SELECT x.v, y.v AS w FROM {_range(1)}", drop=9),
+    Wish("comes", f"SELECT x.v, y.v AS w FROM {_range(4)} WHERE y.v < 800", create=3, sink=True),
+    Wish("passes", "SELECT x.v, y.v AS w FROM a [UNBOUNDED] x JOIN b [UNBOUNDED] y ON x.k = y.k", create=4, drop=12),
+    Wish("opaque", "SELECT v FROM b WHERE upper(name) LIKE 'N1%'", create=7),
 )
 
 

@@ -27,7 +27,7 @@ from weft.plan.changelog import QueryRecord
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-BATCHES = 30
+BATCHES = 20
 KILLS = 10
 KINDS = ("driver", "driver and Java", "driver while Java is frozen", "Java")
 
@@ -69,7 +69,7 @@ class Child:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.crash_child", str(self.root), str(BATCHES)],
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": "src"},
+                env={**os.environ, "PYTHONPATH": "src", "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -98,6 +98,11 @@ class Child:
                 return bool(self.heard(word))
             time.sleep(0.005)
         return True
+
+    def wait_for_commit(self) -> None:
+        """Wait until it has committed a batch, or ends."""
+        while len(self.heard("batch")) < 2 and self.process.poll() is None:
+            time.sleep(0.005)
 
     def kill(self, kind: str) -> None:
         """Kill it, or its Java process, or both."""
@@ -142,10 +147,9 @@ def test_killed_again_and_again(place: Place) -> None:
         if frozen is not None:
             _check_that_it_waits(child, frozen)
         kind = KINDS[number % len(KINDS)]
-        if random.random() < 0.8 and child.wait_for("batch") and number > 1:
-            while len(child.heard("batch")) < 2 and child.process.poll() is None:
-                time.sleep(0.005)
-        time.sleep(random.uniform(0, 1.5))
+        if number and random.random() < 0.5:  # else it is killed while it starts
+            child.wait_for_commit()
+        time.sleep(random.uniform(0, 2))
         child.kill(kind)
         frozen = child if kind == "driver while Java is frozen" and child.java else None
         for line in child.heard("opened"):

@@ -161,3 +161,27 @@ def test_results_are_kept_as_long_as_asked(place: Place) -> None:
             assert {v for (v,) in rows(again.query("single"))} <= {7}
             assert {v for v, _ in rows(again.query("join"))} <= {6, 7}
     assert join.name == "join"
+
+
+def test_a_session_with_other_settings(place: Place) -> None:
+    """A session of the user's own, with Spark's defaults and another zone, is used as it is and left as it was."""
+    session = place.spark.newSession()
+    session.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
+    session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    session.conf.set("spark.sql.ansi.enabled", "false")
+    session.conf.set("spark.sql.shuffle.partitions", "7")
+    for round_ in range(2):
+        with weft.Engine(path=place.state, spark=session, partitions=2) as engine:
+            if not round_:
+                place.streams(engine, "a", "b", lateness="1 hour")
+                engine.create(JOIN.format(9), name="join")
+                engine.create("SELECT date_format(ts, 'HH') AS h, v FROM a WHERE hour(ts) = 12", name="zone")
+                engine.create("SELECT v FROM a WHERE 10 / (v - 1) > 0", name="ansi")
+            place.put("a", (round_, 1, 3 - 2 * round_))
+            place.put("b", (round_, 1, round_))
+            steps(engine)
+            assert len(rows(engine.query("join"))) == (round_ + 1) ** 2
+            assert rows(engine.query("zone")) == [("12", 3), ("12", 1)][: round_ + 1][::-1]
+            assert engine.query("ansi").state == ("failed" if round_ else "live")
+        assert session.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+        assert session.conf.get("spark.sql.ansi.enabled") == "false"
