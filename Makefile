@@ -10,9 +10,10 @@ ARGS ?=
 # Tests and tools run from the root, so that tests can import their helpers as `tests.*`.
 PYTEST := $(BIN)/python -m pytest
 UNITTESTS := $(wildcard tests/unit tests/golden tests/meta)
+ALL_CORES := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests all-tests golden-update fuzz bench-quick clean
+.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests all-tests golden-update fuzz bench-quick clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,10 +60,17 @@ layers: setup  ## import-linter: imports point down only
 	@$(BIN)/lint-imports --no-logo
 
 quick-tests: setup
-	$(PYTEST) $(UNITTESTS)
+	$(PYTEST) $(ALL_CORES) $(UNITTESTS)
 
+# Spark takes all cores for itself: its tests run one after the other.
 all-tests: setup
-	$(PYTEST)
+	@$(MAKE) --no-print-directory --keep-going quick-tests property-tests spark-tests
+
+property-tests: setup
+	$(PYTEST) $(ALL_CORES) tests/property
+
+spark-tests: setup
+	$(PYTEST) tests/spark
 
 golden-update: setup  ## rewrite the expected plans in tests/golden; read what changed before you commit it
 	$(PYTEST) tests/golden --update

@@ -64,17 +64,18 @@ def weft_cases(counts: Iterable[int], load: Load) -> Iterator[Case]:
         yield Case(System.WEFT, count, 20 if count <= 100 else _SHORT, load=load)
         if count in (1, 100):
             yield Case(System.WEFT, count, _SHORT, variant=Variant.ROWS, load=load)
+        if count in (1, 20, 100):
             yield Case(System.WEFT, count, 32, files=4, load=load)
         if count == 20:
             yield Case(System.WEFT, count, _SHORT, variant=Variant.DELIVERED, load=load)
 
 
-def spark_cases(counts: Iterable[int], load: Load, *, large_batches: bool = False) -> Iterator[Case]:
-    """Plain Structured Streaming; of small and large batches the better one counts."""
+def spark_cases(counts: Iterable[int], load: Load) -> Iterator[Case]:
+    """Plain Structured Streaming; of small and large batches the better one counts, as for weft."""
     for count in counts:
         seconds = next(seconds for most, seconds in _SPARK_SECONDS if count <= most)
         yield Case(System.SPARK, count, seconds, load=load)
-        if count == 1 or large_batches:
+        if count in (1, 20):
             yield Case(System.SPARK, count, 16 if count == 1 else 4, files=4, load=load)
 
 
@@ -104,9 +105,6 @@ def parse(arguments: Sequence[str]) -> Settings:
         "--weft", type=int, nargs="*", default=[1, 20, 100, 500, 1000], help="numbers of queries for weft"
     )
     parser.add_argument("--spark", type=int, nargs="*", default=[1, 5, 20], help="numbers of queries for plain Spark")
-    parser.add_argument(
-        "--large-batches", action="store_true", help="plain Spark with 4 files per batch at every number"
-    )
     parser.add_argument("--spike", type=Path, help="path of the spike, to run it for weft's numbers of queries too")
     parser.add_argument(
         "--quick-check", action="store_true", help="tiny sizes: does everything run, are results right?"
@@ -116,7 +114,7 @@ def parse(arguments: Sequence[str]) -> Settings:
     spike = [Case(System.SPIKE, count, 20 if count <= 100 else _SHORT, load=load) for count in asked.weft]
     cases = alternate(
         weft_cases(asked.weft, load),
-        spark_cases(asked.spark, load, large_batches=asked.large_batches),
+        spark_cases(asked.spark, load),
         spike if asked.spike else [],
     )
     if asked.quick_check:

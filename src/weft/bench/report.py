@@ -80,12 +80,13 @@ def _ratio(case: Case, speeds: dict[Case, float], base: System) -> float | None:
 def verdicts(lines: Sequence[Line]) -> list[Verdict]:
     """The bars that these lines can be held against."""
     found = []
-    for line in lines:
+    plain = [line for line in lines if line.case.system is System.WEFT and line.case.variant is Variant.PLAIN]
+    for number, bar in BARS_OVER_SPARK.items():
+        ratios = [line.over_spark for line in plain if line.case.queries == number and line.over_spark is not None]
+        if ratios:  # each system with the size of batches that suits it
+            found.append(_at_least(f"weft over Spark at N = {number}", max(ratios), bar))
+    for line in (line for line in plain if line.case.files == 1):
         number = line.case.queries
-        if line.case.system is not System.WEFT or line.case.variant is not Variant.PLAIN or line.case.files > 1:
-            continue
-        if line.over_spark is not None and number in BARS_OVER_SPARK:
-            found.append(_at_least(f"weft over Spark at N = {number}", line.over_spark, BARS_OVER_SPARK[number]))
         if line.over_spike is not None:
             found.append(_at_least(f"weft over the spike at N = {number}", line.over_spike, BAR_OVER_SPIKE))
         if number == MOST_QUERIES:
