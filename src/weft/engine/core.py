@@ -7,13 +7,14 @@ what its tasks report (`commit`). Everything it knows it can read back from the 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
 from weft.engine.inventory import Inventory
 from weft.engine.registry import load_streams, save_stream
-from weft.engine.reports import gather
+from weft.engine.reports import ended_windows, gather
 from weft.engine.roster import Request, Roster
 from weft.errors import StateCorrupt
 from weft.optimize.weave import weave
@@ -45,6 +46,9 @@ class Core:
         self.max_times: dict[str, int] = {}
         self.next_batch = 0
         self.running: int | None = None
+        self._task: BatchTask | None = None
+        self._had_rows: dict[str, float] = {}
+        """When each stream last had rows, on this machine's monotonic clock."""
         self._journal = Journal(directory)
         self._plan: SharedPlan | None = None
         self._program: Program | None = None
@@ -105,7 +109,8 @@ class Core:
                 )
             self._apply_pending()
             self.running = batch
-            return self.program, self._task(batch, partitions)
+            self._task = self._make_task(batch, partitions)
+            return self.program, self._task
 
     @property
     def plan(self) -> SharedPlan:
@@ -129,7 +134,16 @@ class Core:
         with self.lock:
             return {name: newest - to_micros(self.streams[name].lateness) for name, newest in self.max_times.items()}
 
-    def _task(self, batch: int, partitions: int) -> BatchTask:
+    def _idle(self) -> frozenset[str]:
+        """Streams that had no rows for so long that windows do not wait for them."""
+        now = time.monotonic()
+        return frozenset(
+            name
+            for name, stream in self.streams.items()
+            if now - self._had_rows.setdefault(name, now) > stream.idle_timeout.total_seconds()
+        )
+
+    def _make_task(self, batch: int, partitions: int) -> BatchTask:
         return BatchTask(
             data=str(self.directory.path("data")),
             batch=batch,
@@ -140,6 +154,8 @@ class Core:
             masks=dict(self.inventory.masks),
             merges=self.inventory.merges(self.roster.live, self.streams),
             quarantine=str(self.directory.path("quarantine")),
+            closed=dict(self.inventory.closed),
+            idle=self._idle(),
         )
 
     def abort(self) -> None:
@@ -151,10 +167,13 @@ class Core:
     def commit(self, batch: int, reports: Sequence[Mapping[str, Any]]) -> Manifest:
         """Make the reported files of a batch exist, then free what nobody can reach any more."""
         with self.lock:
+            assert self._task is not None, "a batch is begun before it is committed"
             manifest = gather(batch, reports, self.program, self.roster.live.values())
+            manifest = ended_windows(manifest, self.program, self._task)
             self._journal.write_manifest(manifest)
             self._fold_manifest(manifest)
             self.running = None
+            self._had_rows |= {name: time.monotonic() for name, totals in manifest.streams if totals.rows}
             self.inventory.collect(self.roster.live, self.streams, self.max_times)
             if batch % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1:
                 self.checkpoint()

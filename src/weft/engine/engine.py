@@ -18,7 +18,7 @@ from weft.engine.sinks import Deliveries, Sink
 from weft.engine.streams import declare_stream
 from weft.errors import EngineStopped, UnknownQuery, WeftError
 from weft.plan.changelog import QueryId
-from weft.plan.stream import FrameSource, Stream
+from weft.plan.stream import IDLE_TIMEOUT, FrameSource, Stream
 from weft.runtime.failures import to_user_error
 from weft.runtime.job import BatchRunner
 from weft.runtime.lock import JavaLock
@@ -82,10 +82,12 @@ class Engine:
         time: str,
         lateness: str | timedelta = "0 seconds",
         retain: str | timedelta | None = None,
+        idle_timeout: str | timedelta = IDLE_TIMEOUT,
     ) -> Stream:
         """Declare a stream: `weft.files(...)` or any streaming DataFrame; also while data flow.
 
-        Declaring the same stream again is harmless, and needed after a restart for DataFrames.
+        Declaring the same stream again is harmless, and needed after a restart for DataFrames. After `idle_timeout`
+        without rows, a stream no longer holds back windows over it and other streams.
         """
         self._check_open()
         stream = declare_stream(
@@ -94,6 +96,7 @@ class Engine:
             time=time,
             lateness=parse_duration(lateness),
             retain=None if retain is None else parse_duration(retain),
+            idle_timeout=parse_duration(idle_timeout),
             existing=self.core.streams.get(name),
         )
         if isinstance(stream.source, FrameSource):

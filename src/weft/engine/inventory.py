@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from weft.optimize.weave import sides_of
+from weft.optimize.weave import places_of
 from weft.plan.changelog import LiveQuery, QueryId, Slots
 from weft.plan.shared import StoreId
 from weft.plan.stream import Stream
@@ -28,6 +28,10 @@ class Inventory:
         self.buckets: dict[str, Bucket] = {}
         self.masks: dict[int, Slots] = {}
         """cl(e, now) per epoch e that still has rows: slots whose bits mean the same query today."""
+        self.open: frozenset[str] = frozenset()
+        """Files with rows or cells of sessions that have not ended."""
+        self.closed: dict[tuple[str, ...], int] = {}
+        """Up to where windows over some streams are ended."""
         self.results: list[Manifest] = []
         self._references: Counter[str] = Counter()
         self._stores: dict[QueryId, tuple[StoreId, ...]] = {}
@@ -42,6 +46,8 @@ class Inventory:
             self.buckets.pop(path, None)
         self.buckets |= {bucket.path: bucket for bucket in manifest.buckets}
         self.masks[manifest.batch] = live
+        self.open = frozenset(manifest.open)
+        self.closed |= dict(manifest.closed)
         self.add_result(manifest)
 
     def add_result(self, manifest: Manifest) -> None:
@@ -52,17 +58,14 @@ class Inventory:
     def merges(self, live: Live, streams: Mapping[str, Stream]) -> tuple[tuple[str, ...], ...]:
         """Small buckets that the next batch should merge."""
         reaches: dict[StoreId, int | None] = {}
-        for store, limits in horizons(live.values(), self._places(live), dict.fromkeys(streams, 0)).items():
+        for store, limits in horizons(live.values(), self._places(live), dict.fromkeys(streams, 0), None).items():
             oldest = [limit for limit, _ in limits]
             reaches[store] = None if None in oldest else -min(limit for limit in oldest if limit is not None)
         return choose_merges(self.buckets.values(), reaches)
 
     def _places(self, live: Live) -> Mapping[QueryId, tuple[StoreId, ...]]:
         """The stores of each live query, worked out once: a query never changes its place."""
-        self._stores = {
-            query: self._stores.get(query) or tuple(side.store for side in sides_of(each.query, each.record.route))
-            for query, each in live.items()
-        }
+        self._stores = {query: self._stores.get(query) or places_of(each) for query, each in live.items()}
         return self._stores
 
     # ---- garbage
@@ -70,7 +73,7 @@ class Inventory:
     def collect(self, live: Live, streams: Mapping[str, Stream], max_times: Mapping[str, int]) -> None:
         """Free the buckets that no live query and no retain period can reach any more."""
         watermarks = {name: newest - to_micros(streams[name].lateness) for name, newest in max_times.items()}
-        limits = horizons(live.values(), self._places(live), watermarks)
+        limits = horizons(live.values(), self._places(live), watermarks, self.closed)
         gone = [b for b in self.buckets.values() if not self._is_needed(b, limits, streams[b.stream], max_times)]
         for bucket in gone:
             del self.buckets[bucket.path]
@@ -80,6 +83,8 @@ class Inventory:
         self._unlink([*(bucket.path for bucket in gone), *merged])
 
     def _is_needed(self, bucket: Bucket, limits: Horizons, stream: Stream, max_times: Mapping[str, int]) -> bool:
+        if bucket.path in self.open:
+            return True
         newest = max_times.get(stream.name)
         retained = None if stream.retain is None or newest is None else newest - to_micros(stream.retain)
         return is_reachable(bucket, self.masks.get(bucket.epoch, Slots(0)), limits, retained)
@@ -120,9 +125,13 @@ class Inventory:
         return {
             "buckets": [bucket.to_json() for bucket in self.buckets.values()],
             "masks": {str(epoch): hex(mask) for epoch, mask in self.masks.items()},
+            "open": sorted(self.open),
+            "closed": [[list(streams), until] for streams, until in self.closed.items()],
         }
 
     def load(self, value: dict[str, Any]) -> None:
         """The inverse of `to_json`."""
         self.buckets = {bucket["path"]: Bucket.from_json(bucket) for bucket in value["buckets"]}
         self.masks = {int(epoch): Slots(int(mask, 16)) for epoch, mask in value["masks"].items()}
+        self.open = frozenset(value.get("open", ()))
+        self.closed = {tuple(streams): until for streams, until in value.get("closed", ())}

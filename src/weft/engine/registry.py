@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from weft.errors import InvalidName
-from weft.plan.stream import FileSource, Format, FrameSource, Stream
+from weft.plan.stream import IDLE_TIMEOUT, FileSource, Format, FrameSource, Stream
 from weft.plan.types import DataType, Field, Kind, Schema
 from weft.state.directory import Directory
 
@@ -42,6 +42,7 @@ def save_stream(directory: Directory, stream: Stream) -> None:
         "lateness": stream.lateness.total_seconds(),
         "retain": None if stream.retain is None else stream.retain.total_seconds(),
         "source": source,
+        "idle_timeout": stream.idle_timeout.total_seconds(),
     }
     directory.write_json(value, "streams", stream.name + ".json")
 
@@ -72,4 +73,5 @@ def _stream(value: dict[str, Any]) -> Stream:
             tuple(source["options"].items()),
             source["on_bad_file"],
         ),
+        idle_timeout=timedelta(seconds=value.get("idle_timeout", IDLE_TIMEOUT.total_seconds())),
     )

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from weft.plan.changelog import LiveQuery, QueryId
 from weft.plan.expression import Expression, Opaque, conjuncts, guard_opaque
-from weft.runtime.task import Program
+from weft.runtime.aggregate import window_limits
+from weft.runtime.task import BatchTask, Program
 from weft.state.bucket import Bucket
 from weft.state.journal import Manifest, StreamTotals
-from weft.state.segment import Segment
+from weft.state.segment import Segment, WindowResult
 
 
 def gather(batch: int, reports: Sequence[Mapping[str, Any]], program: Program, live: Iterable[LiveQuery]) -> Manifest:
     """The manifest of a batch from its tasks' reports."""
     new = {value["path"]: Bucket.from_json(value) for report in reports for value in report.get("buckets", ())}
     merged = [Bucket.from_json(value) for report in reports for value in report.get("merged", ())]
-    routed = {store.id for store in program.stores.values() if store.route}
+    routed = {store.id for store in program.stores.values() if store.route} | program.slices.keys()
     return Manifest(
         batch=batch,
         at=time.time(),
@@ -30,7 +32,17 @@ def gather(batch: int, reports: Sequence[Mapping[str, Any]], program: Program, l
         selected=tuple(bucket for bucket in new.values() if bucket.store not in routed),
         failed=_failed(reports, live),
         pairs=sum(report.get("pairs", 0) for report in reports),
+        windows=tuple(WindowResult.from_json(value) for report in reports for value in report.get("windows", ())),
+        open=tuple(sorted({path for report in reports for path in report.get("open", ())})),
     )
+
+
+def ended_windows(manifest: Manifest, program: Program, task: BatchTask) -> Manifest:
+    """The manifest with how far windows are ended after it: as its tasks worked it out for themselves."""
+    newest = {name: totals.max_time for name, totals in manifest.streams if totals.max_time is not None}
+    limits = window_limits(program, task, newest)
+    closed = tuple((names, limit.upto) for names, limit in sorted(limits.items()) if limit.upto is not None)
+    return replace(manifest, closed=closed)
 
 
 def stage_seconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from weft.errors import DuplicateStream, InvalidSetting, InvalidStream
-from weft.plan.stream import FileSource, Format, FrameSource, Source, Stream
+from weft.plan.stream import IDLE_TIMEOUT, FileSource, Format, FrameSource, Source, Stream
 from weft.plan.types import Kind, Schema
 from weft.runtime.schemas import frame_schema, infer_schema
 from weft.sql import parse_schema
@@ -62,6 +62,7 @@ def declare_stream(
     lateness: timedelta,
     retain: timedelta | None,
     existing: Stream | None,
+    idle_timeout: timedelta = IDLE_TIMEOUT,
 ) -> Stream:
     """The stream these arguments describe; a different one of the same name is refused."""
     kind, schema = _source(name, source, time, existing)
@@ -78,7 +79,7 @@ def declare_stream(
     reserved = [column for column in schema.names() if column.startswith(RESERVED)]
     if reserved:
         raise InvalidStream(f'column "{reserved[0]}" of stream "{name}" has a reserved name', hint="Rename it.")
-    stream = Stream(name, schema, field.name, lateness, retain, kind)
+    stream = Stream(name, schema, field.name, lateness, retain, kind, idle_timeout)
     if existing is not None and existing != stream:
         raise DuplicateStream(
             f'stream "{name}" exists with another definition',

@@ -10,10 +10,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from weft.optimize.slices import slice_sides, weave_slices
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of, words_for
 from weft.plan.expression import Column, to_sql
 from weft.plan.query import BoundQuery, KeyPair
-from weft.plan.shared import Index, Key, SharedJoin, SharedPlan, Store, StoreId, is_exact, key_text, store_id
+from weft.plan.shared import (
+    Index,
+    Key,
+    SessionJoin,
+    SharedJoin,
+    SharedPlan,
+    Store,
+    StoreId,
+    is_exact,
+    key_text,
+    store_id,
+)
 from weft.plan.stream import Stream
 
 
@@ -44,7 +56,9 @@ Equality = tuple[tuple[str, int, str], ...]
 def routes_of(live: Iterable[LiveQuery]) -> set[Equality]:
     """Equalities that some query's rows are partitioned by, alone."""
     return {
-        _equality(each.query, each.query.keys[each.record.route[0]]) for each in live if len(each.record.route) == 1
+        _equality(each.query, each.query.keys[each.record.route[0]])
+        for each in live
+        if len(each.record.route) == 1 and each.query.aggregation is None
     }
 
 
@@ -69,6 +83,13 @@ def sides_of(query: BoundQuery, route: tuple[int, ...]) -> tuple[Side, ...]:
     )
 
 
+def places_of(live: LiveQuery) -> tuple[StoreId, ...]:
+    """The stores of a query's relations, of rows or of slices."""
+    if live.query.aggregation is not None:
+        return tuple(side.store for side in slice_sides(live.query))
+    return tuple(side.store for side in sides_of(live.query, live.record.route))
+
+
 def is_swapped(sides: tuple[Side, ...]) -> bool:
     """Whether the shared join has relation 1 of the query on its left."""
     return len(sides) > 1 and sides[0].order > sides[1].order
@@ -78,19 +99,27 @@ def weave(queries: Sequence[LiveQuery], streams: Mapping[str, Stream]) -> Shared
     """The shared plan of these queries."""
     stores: dict[StoreId, _StoreDraft] = {}
     joins: dict[tuple[Side, Side], Slots] = defaultdict(lambda: NO_SLOTS)
+    sessions: dict[tuple[Side, Side], Slots] = defaultdict(lambda: NO_SLOTS)
     for live in queries:
+        if live.query.aggregation is not None:
+            continue
         sides = sides_of(live.query, live.record.route)
         for relation, side in zip(live.query.relations, sides, strict=True):
             draft = stores.setdefault(side.store, _StoreDraft(side))
             draft.add(live.slot, side.index, relation.columns)
         if len(sides) > 1:
             edge = (sides[1], sides[0]) if is_swapped(sides) else (sides[0], sides[1])
-            joins[edge] = Slots(joins[edge] | 1 << live.slot)
+            kind = joins if live.query.session is None else sessions
+            kind[edge] = Slots(kind[edge] | 1 << live.slot)
+    slice_stores, aggregates = weave_slices(queries)
     return SharedPlan(
         words=words_for(slots_of(live.slot for live in queries)),
         queries=tuple(queries),
         stores=tuple(stores[key].build(streams) for key in sorted(stores)),
-        joins=tuple(_join(left, right, slots) for (left, right), slots in sorted(joins.items(), key=_edge_order)),
+        joins=tuple(_join(edge, slots) for edge, slots in sorted(joins.items(), key=_edge_order)),
+        session_joins=tuple(_session(edge, slots) for edge, slots in sorted(sessions.items(), key=_edge_order)),
+        slice_stores=slice_stores,
+        aggregates=aggregates,
     )
 
 
@@ -132,6 +161,13 @@ def _edge_order(item: tuple[tuple[Side, Side], Slots]) -> tuple[object, ...]:
     return (left.order, right.order)
 
 
-def _join(left: Side, right: Side, slots: Slots) -> SharedJoin:
+def _join(edge: tuple[Side, Side], slots: Slots) -> SharedJoin:
+    left, right = edge
     assert left.index is not None and right.index is not None
     return SharedJoin(left.store, left.index.id, right.store, right.index.id, slots)
+
+
+def _session(edge: tuple[Side, Side], slots: Slots) -> SessionJoin:
+    left, right = edge
+    assert left.index is not None and right.index is not None
+    return SessionJoin(left.store, left.index.id, right.store, right.index.id, slots)

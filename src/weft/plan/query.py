@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from weft.plan.aggregate import Aggregation
 from weft.plan.expression import Expression
 from weft.plan.types import DataType
-from weft.plan.window import EVERYTHING, Sliding, TimeBounds, Window
+from weft.plan.window import EVERYTHING, Session, Sliding, TimeBounds, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,11 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """A selection over one relation, or an equi-join of two.
+    """A selection over one relation, an equi-join of two, or an aggregation over either.
 
     `bounds` limits t0 − t1 of a pair (from RANGE windows and interval conditions); `sliding` is set when results are
-    per window, and then a pair gives one row for each window that holds both tuples.
+    per window, and then a pair gives one row for each window that holds both tuples; `session` is set when windows
+    are sessions per group or join key. An aggregation has one of the two.
     """
 
     sql: str
@@ -64,6 +66,8 @@ class BoundQuery:
     outputs: tuple[Output, ...]
     bounds: TimeBounds = EVERYTHING
     sliding: Sliding | None = None
+    session: Session | None = None
+    aggregation: Aggregation | None = None
     notices: tuple[str, ...] = field(default=())
 
     @property

@@ -1,4 +1,4 @@
-"""The shared plan of all live queries: stores, joins and selections, each with the slots it serves."""
+"""The shared plan of all live queries: stores, joins, selections and aggregates, each with the slots it serves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NewType
 
+from weft.plan.aggregate import Function
 from weft.plan.changelog import LiveQuery, Slots
 from weft.plan.expression import Column, Expression, to_sql
 from weft.plan.types import FLOATS, INTEGERS, DataType, Kind
@@ -101,6 +102,93 @@ def join_id(left: StoreId, left_index: IndexId, right: StoreId, right_index: Ind
     return content_id(left, left_index, right, right_index)
 
 
+def session_id(left: StoreId, left_index: IndexId, right: StoreId, right_index: IndexId) -> str:
+    """Identity of session joins between two indexes."""
+    return content_id("session", join_id(left, left_index, right, right_index))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionJoin:
+    """Session-window joins between two stores: their pairs are known only when sessions end, query by query."""
+
+    left: StoreId
+    left_index: IndexId
+    right: StoreId
+    right_index: IndexId
+    slots: Slots
+
+    @property
+    def id(self) -> str:
+        """Content id: names the joins in the result log."""
+        return session_id(self.left, self.left_index, self.right, self.right_index)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceSide:
+    """Where one relation of an aggregating query accumulates: fixed for life, by what it groups.
+
+    `keys` are its group keys; over a join they begin with the join keys, by which the store is partitioned (`route`
+    of them; rows with a NULL among those are left out if `joined`).
+    """
+
+    stream: str
+    role: int
+    keys: Key
+    route: int
+    joined: bool
+    session: bool
+
+    @property
+    def store(self) -> StoreId:
+        """The store of slices: equal grouping of the same stream and role is one store."""
+        kind = ("slices", "joined" if self.joined else "", "session" if self.session else "", str(self.route))
+        return StoreId(content_id(*kind, self.stream, str(self.role), key_text(self.keys)))
+
+
+@dataclass(frozen=True, slots=True)
+class SliceFamily:
+    """Queries whose predicates read the same columns; `windows` (size, slide) and `gap` in microseconds."""
+
+    slots: Slots
+    columns: tuple[str, ...]
+    windows: tuple[tuple[int, int], ...]
+    gap: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SliceStore:
+    """Partial aggregates of one stream in one role by one grouping, for all queries that want it."""
+
+    side: SliceSide
+    accumulators: tuple[tuple[Function, Expression | None], ...]
+    families: tuple[SliceFamily, ...]
+    slots: Slots
+
+    @property
+    def id(self) -> StoreId:
+        """Content id: by what is grouped, not by who uses it."""
+        return self.side.store
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAggregate:
+    """Aggregating queries over the same stores: one for a stream, two for a join."""
+
+    stores: tuple[StoreId, ...]
+    streams: tuple[str, ...]
+    slots: Slots
+
+    @property
+    def id(self) -> str:
+        """Content id: names the aggregate in the result log."""
+        return aggregate_id(self.stores)
+
+
+def aggregate_id(stores: tuple[StoreId, ...]) -> str:
+    """Identity of a shared aggregate by its stores."""
+    return content_id("aggregate", *stores)
+
+
 @dataclass(frozen=True, slots=True)
 class SharedPlan:
     """Everything the tag and probe stages do in a batch, for all live queries at once."""
@@ -109,6 +197,9 @@ class SharedPlan:
     queries: tuple[LiveQuery, ...]
     stores: tuple[Store, ...]
     joins: tuple[SharedJoin, ...]
+    session_joins: tuple[SessionJoin, ...] = ()
+    slice_stores: tuple[SliceStore, ...] = ()
+    aggregates: tuple[SharedAggregate, ...] = ()
 
     def store(self, store_id: StoreId) -> Store:
         """The store of this id."""

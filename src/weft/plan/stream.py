@@ -37,6 +37,8 @@ class FrameSource:
 
 Source = FileSource | FrameSource
 
+IDLE_TIMEOUT = timedelta(minutes=5)
+
 
 @dataclass(frozen=True, slots=True)
 class Stream:
@@ -48,3 +50,5 @@ class Stream:
     lateness: timedelta
     retain: timedelta | None
     source: Source
+    idle_timeout: timedelta = IDLE_TIMEOUT
+    """Without rows for so long, a stream no longer holds back the windows of its queries over other streams too."""

@@ -41,7 +41,18 @@ class Unbounded:
     """Full history."""
 
 
-Window = Sliding | Range | Unbounded
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Rows of one group (or join key) that are closer than `gap` belong together: [first, last + gap)."""
+
+    gap: timedelta
+
+    def __post_init__(self) -> None:
+        if self.gap <= timedelta(0):
+            raise ValueError("session gap must be positive")
+
+
+Window = Sliding | Range | Unbounded | Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +78,7 @@ def pair_bounds(first: Window, second: Window) -> TimeBounds:
 
 
 def _reach(window: Window, *, negative: bool) -> int | None:
-    if isinstance(window, Unbounded):
+    if isinstance(window, Unbounded | Session):
         return None
     reach = to_micros(window.size) - 1
     return -reach if negative else reach
@@ -84,6 +95,8 @@ def window_text(window: Window) -> str:
             return f"[RANGE {duration_text(size)}]"
         case Unbounded():
             return "[UNBOUNDED]"
+        case Session(gap=gap):
+            return f"[SESSION {duration_text(gap)}]"
 
 
 _UNITS = (("DAYS", 86_400_000_000), ("HOURS", 3_600_000_000), ("MINUTES", 60_000_000), ("SECONDS", 1_000_000),

@@ -15,6 +15,7 @@ from weft.kernels.hash_space import hash_range
 from weft.kernels.order import sort_order
 from weft.plan.changelog import Slots
 from weft.plan.shared import Index, Store, key_text
+from weft.runtime.slice_state import merge_slices
 from weft.runtime.tag import order_index
 from weft.runtime.task import BatchTask, Program
 from weft.state.bucket import (
@@ -42,6 +43,8 @@ def merge_buckets(program: Program, task: BatchTask, partition: int, *, paths: S
     no live query wants any more are left out.
     """
     chosen = [bucket for bucket in task.buckets if bucket.path in set(paths)]
+    if chosen[0].store in program.slices:
+        return merge_slices(program, task, partition, buckets=chosen)
     store = program.stores[chosen[0].store]
     low, high = hash_range(partition, task.partitions)
     pieces = [

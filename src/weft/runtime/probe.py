@@ -5,7 +5,7 @@ A plain function on files: it runs the same in a test process and in a Spark tas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,25 +15,23 @@ import numpy as np
 import pyarrow as pa
 
 from weft.kernels.bitset import to_words
-from weft.kernels.hash_space import hash_range
-from weft.kernels.join import Side, join_pairs
+from weft.kernels.join import join_pairs
 from weft.kernels.keys import equal_rows
 from weft.plan.changelog import Slots
-from weft.plan.shared import IndexId, Store, StoreId, key_text
+from weft.plan.shared import StoreId
+from weft.runtime.aggregate import close_windows, window_limits
 from weft.runtime.merge import merge_buckets
+from weft.runtime.partition import PartitionRange, key_values, meaning_of
+from weft.runtime.session_join import close_session_join
 from weft.runtime.task import BatchTask, JoinProbe, Program
 from weft.state.bucket import (
-    HASH,
     Bucket,
     Part,
     PartView,
     bucket_schema,
-    index_hash,
-    index_rows,
-    open_parts,
     write_bucket,
 )
-from weft.state.segment import PartRef, Piece, Segment, write_pairs
+from weft.state.segment import PartRef, Piece, Segment, WindowResult, write_pairs
 
 Array = np.ndarray[Any, Any]
 
@@ -49,6 +47,8 @@ class ProbeReport:
     merged: list[Bucket] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
     pairs: int = 0
+    windows: list[WindowResult] = field(default_factory=list)
+    open: set[str] = field(default_factory=set)
 
     def to_json(self) -> dict[str, Any]:
         """As it travels back."""
@@ -57,23 +57,49 @@ class ProbeReport:
             "merged": [bucket.to_json() for bucket in self.merged],
             "copied": self.copied,
             "pairs": self.pairs,
+            "windows": [result.to_json() for result in self.windows],
+            "open": sorted(self.open),
         }
 
 
-def probe_partition(program: Program, task: BatchTask, partition: int, *, fresh: Sequence[Bucket]) -> ProbeReport:
-    """Join a partition's new rows with each other and with the stored rows, once for all queries."""
+def probe_partition(
+    program: Program, task: BatchTask, partition: int, *, fresh: Sequence[Bucket], newest: Mapping[str, int]
+) -> ProbeReport:
+    """Join a partition's new rows with each other and with the stored rows, once for all queries; then end the windows
+    that the batch's newest event times (by stream) have passed."""
     report = ProbeReport()
     merged_away = {path for group in task.merges for path in group}
     for group in task.merges:
         report.merged += merge_buckets(program, task, partition, paths=group)
     stored = [bucket for bucket in task.buckets if bucket.path not in merged_away] + report.merged
-    if not fresh:
+    if program.closes_windows:
+        _end_windows(program, task, partition, buckets=[*stored, *fresh], newest=newest, report=report)
+    if not fresh or not program.joins:
         return report
-    matches = list(_matches(program, task, _Range(task, partition), _Both(fresh, stored)))
+    matches = list(_matches(program, task, PartitionRange(task, partition), _Both(fresh, stored)))
     report.pairs = sum(len(match.left_rows) for match in matches)
     if matches:
         _write_segment(task, partition, matches, report)
     return report
+
+
+def _end_windows(
+    program: Program,
+    task: BatchTask,
+    partition: int,
+    *,
+    buckets: Sequence[Bucket],
+    newest: Mapping[str, int],
+    report: ProbeReport,
+) -> None:
+    closed = close_windows(program, task, partition, buckets=buckets, newest=newest)
+    report.windows, report.open = closed.results, closed.open
+    limits = window_limits(program, task, newest)
+    mine = PartitionRange(task, partition)
+    for each in program.session_joins:
+        result, still_open = close_session_join(program, task, mine, each, buckets=buckets, limits=limits[each.streams])
+        report.windows += [result] if result is not None else []
+        report.open |= still_open
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,54 +119,6 @@ class _Both:
                 yield a, b
 
 
-class _Range:
-    """The rows of buckets that lie in one partition's range of hash space."""
-
-    def __init__(self, task: BatchTask, partition: int) -> None:
-        self._data = Path(task.data)
-        self.low, self.high = hash_range(partition, task.partitions)
-        self._open: dict[tuple[str, int], PartView] = {}
-
-    def parts(self, bucket: Bucket) -> list[tuple[int, Part]]:
-        """Parts that overlap the range and have rows."""
-        return [
-            (number, part)
-            for number, part in enumerate(bucket.parts)
-            if part.rows and part.low <= self.high and part.high >= self.low
-        ]
-
-    def view(self, bucket: Bucket, number: int) -> PartView:
-        """A part, mapped once per task."""
-        at = (bucket.path, number)
-        if at not in self._open:
-            self._open[at] = open_parts(self._data / bucket.path, (number,))[0]
-        return self._open[at]
-
-    def side(self, bucket: Bucket, number: int, store: Store, index: IndexId) -> Side:
-        """A part in the order of an index, cut to this partition's range."""
-        view, part = self.view(bucket, number), bucket.parts[number]
-        whole = self.low <= part.low and part.high <= self.high
-        primary = next((i for i in store.indexes if key_text(i.key) == key_text(store.route)), None)
-        if primary is not None and primary.id == index:
-            return self._primary(view, whole)
-        rows = view.column(index_rows(index))
-        known = len(rows) - int(np.count_nonzero(rows < 0))
-        hashes, rows = view.column(index_hash(index))[:known], rows[:known]
-        if not whole:
-            route = view.column(HASH)[rows]
-            mine = (route >= np.uint64(self.low)) & (route <= np.uint64(self.high))
-            hashes, rows = hashes[mine], rows[mine]
-        return Side(hashes, view.times, view.sets, rows)
-
-    def _primary(self, view: PartView, whole: bool) -> Side:
-        hashes = view.column(HASH)
-        if whole:
-            return Side(hashes, view.times, view.sets, None)
-        start = int(np.searchsorted(hashes, np.uint64(self.low), side="left"))
-        end = int(np.searchsorted(hashes, np.uint64(self.high), side="right"))
-        return Side(hashes[start:end], view.times, view.sets, np.arange(start, end, dtype=np.int32))
-
-
 @dataclass(slots=True)
 class _Match:
     """Pairs found between two parts."""
@@ -153,10 +131,10 @@ class _Match:
     views: tuple[PartView, PartView]
 
 
-def _matches(program: Program, task: BatchTask, mine: _Range, both: _Both) -> Iterator[_Match]:
+def _matches(program: Program, task: BatchTask, mine: PartitionRange, both: _Both) -> Iterator[_Match]:
     for probe in program.joins:
         for left, right in both.pairs(probe.join.left, probe.join.right):
-            mask = Slots(probe.join.slots & _meaning(task, program, left) & _meaning(task, program, right))
+            mask = Slots(probe.join.slots & meaning_of(task, program, left) & meaning_of(task, program, right))
             if not mask & left.slots & right.slots:
                 continue
             for left_number, left_part in mine.parts(left):
@@ -168,11 +146,6 @@ def _matches(program: Program, task: BatchTask, mine: _Range, both: _Both) -> It
                             yield match
 
 
-def _meaning(task: BatchTask, program: Program, bucket: Bucket) -> Slots:
-    """Slots whose bits in a bucket still mean the same query: the changelog-set between its epoch and now."""
-    return program.live if bucket.epoch == task.batch else task.masks.get(bucket.epoch, Slots(0))
-
-
 def _may_match(probe: JoinProbe, mask: Slots, left: Part, right: Part) -> bool:
     if not mask & left.slots & right.slots or left.low > right.high or right.low > left.high:
         return False
@@ -182,7 +155,7 @@ def _may_match(probe: JoinProbe, mask: Slots, left: Part, right: Part) -> bool:
 def _join_parts(
     program: Program,
     probe: JoinProbe,
-    mine: _Range,
+    mine: PartitionRange,
     *,
     mask: Slots,
     parts: tuple[tuple[Bucket, int], tuple[Bucket, int]],
@@ -194,17 +167,12 @@ def _join_parts(
     right_side = mine.side(right, right_number, right_store, join.right_index)
     left_rows, right_rows = join_pairs(left_side, right_side, probe.windows, to_words(mask, program.words))
     views = (mine.view(left, left_number), mine.view(right, right_number))
-    left_columns = _key_values(left_store, join.left_index, views[0])
+    left_columns = key_values(left_store, join.left_index, views[0])
     if left_columns and len(left_rows):
-        right_columns = _key_values(right_store, join.right_index, views[1])
+        right_columns = key_values(right_store, join.right_index, views[1])
         same = equal_rows(left_columns, right_columns, left_rows, right_rows)
         left_rows, right_rows = left_rows[same], right_rows[same]
     return _Match(join.id, parts[0], parts[1], left_rows, right_rows, views)
-
-
-def _key_values(store: Store, index_id: IndexId, view: PartView) -> list[pa.Array]:
-    index = next(index for index in store.indexes if index.id == index_id)
-    return [view.rows.column(name) for name in index.columns()]
 
 
 def _write_segment(task: BatchTask, partition: int, matches: list[_Match], report: ProbeReport) -> None:

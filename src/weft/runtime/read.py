@@ -7,21 +7,27 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
+from weft.kernels.cells import concat
+from weft.kernels.close import has_slot
+from weft.kernels.finish import WINDOW_END, WINDOW_START, WindowEnd, finish, result_schema
 from weft.kernels.payload_types import payload_type
 from weft.kernels.select_pairs import Selected, select_pairs, select_rows
+from weft.optimize.slices import slice_sides
 from weft.optimize.weave import is_swapped, sides_of
+from weft.plan.aggregate import Aggregation
 from weft.plan.changelog import QueryRecord
 from weft.plan.query import BoundQuery
-from weft.plan.shared import join_id
+from weft.plan.shared import aggregate_id, join_id, session_id
 from weft.plan.stream import Stream
-from weft.plan.window import Sliding, TimeBounds, to_micros
+from weft.plan.window import Session, Sliding, TimeBounds, to_micros
 from weft.state.bucket import PartView, open_part
 from weft.state.journal import Manifest
-from weft.state.segment import read_pairs
+from weft.state.segment import read_pairs, read_window_pairs
+from weft.state.slices import read_slices
 
-WINDOW_START, WINDOW_END = "window_start", "window_end"
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 
@@ -41,38 +47,45 @@ class Reading:
     swapped: bool
     columns: tuple[tuple[str, ...], ...]
     schema: pa.Schema
+    session: Session | None = None
+    aggregation: Aggregation | None = None
+
+    @property
+    def having(self) -> str | None:
+        """Spark SQL that rows read must satisfy to be results."""
+        return None if self.aggregation is None else self.aggregation.having
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a segment (or a selection's bucket when `pairs` is empty) that may hold rows of the query."""
+    """A piece of a segment (or a selection's bucket when `pairs` is empty) that may hold rows of the query; or, if
+    there are `windows`, files that were written when windows ended, with the parts they refer to."""
 
     pairs: str
     number: int
     left: tuple[str, int]
     right: tuple[str, int]
+    windows: tuple[str, ...] = ()
+    refs: tuple[tuple[str, int], ...] = ()
 
     def to_json(self) -> str:
         """As it travels to a task."""
-        return json.dumps([self.pairs, self.number, self.left, self.right])
+        return json.dumps([self.pairs, self.number, self.left, self.right, self.windows, self.refs])
 
     @classmethod
     def from_json(cls, text: str) -> Chunk:
         """The inverse of `to_json`."""
-        pairs, number, left, right = json.loads(text)
-        return cls(pairs, number, (left[0], left[1]), (right[0], right[1]))
+        pairs, number, left, right, windows, refs = json.loads(text)
+        parts = tuple((path, part) for path, part in refs)
+        return cls(pairs, number, (left[0], left[1]), (right[0], right[1]), tuple(windows), parts)
+
+
+_NOWHERE = ("", 0)
 
 
 def plan_reading(record: QueryRecord, query: BoundQuery, streams: dict[str, Stream], *, data: str) -> Reading:
     """How to read a query's results."""
-    sides = sides_of(query, record.route)
-    swapped = is_swapped(sides)
-    if query.is_join:
-        left, right = (sides[1], sides[0]) if swapped else (sides[0], sides[1])
-        assert left.index is not None and right.index is not None
-        source = join_id(left.store, left.index.id, right.store, right.index.id)
-    else:
-        source = sides[0].store
+    source, swapped = _source(record, query)
     return Reading(
         data=data,
         slot=record.slot,
@@ -84,8 +97,24 @@ def plan_reading(record: QueryRecord, query: BoundQuery, streams: dict[str, Stre
         source=source,
         swapped=swapped,
         columns=tuple(relation.columns for relation in query.relations),
-        schema=_schema(query, streams),
+        schema=_schema(query, streams) if query.aggregation is None else result_schema(query.aggregation),
+        session=query.session,
+        aggregation=query.aggregation,
     )
+
+
+def _source(record: QueryRecord, query: BoundQuery) -> tuple[str, bool]:
+    """Id of what makes the query's rows, and whether that has the query's relations the other way round."""
+    if query.aggregation is not None:
+        return aggregate_id(tuple(side.store for side in slice_sides(query))), False
+    sides = sides_of(query, record.route)
+    if not query.is_join:
+        return sides[0].store, False
+    swapped = is_swapped(sides)
+    left, right = (sides[1], sides[0]) if swapped else (sides[0], sides[1])
+    assert left.index is not None and right.index is not None
+    identity = (left.store, left.index.id, right.store, right.index.id)
+    return (join_id(*identity) if query.session is None else session_id(*identity)), swapped
 
 
 def _schema(query: BoundQuery, streams: dict[str, Stream]) -> pa.Schema:
@@ -95,7 +124,7 @@ def _schema(query: BoundQuery, streams: dict[str, Stream]) -> pa.Schema:
             field = streams[relation.stream].schema.find(name)
             assert field is not None
             fields.append(pa.field(f"{number}.{name}", payload_type(field.type)))
-    if query.sliding is not None:
+    if query.sliding is not None or query.session is not None:
         fields += [pa.field(WINDOW_START, _TIMESTAMP), pa.field(WINDOW_END, _TIMESTAMP)]
     return pa.schema(fields)
 
@@ -105,6 +134,7 @@ def chunks_of(reading: Reading, manifests: Iterable[Manifest]) -> Iterator[Chunk
     for manifest in manifests:
         if manifest.batch < reading.created or (reading.ended is not None and manifest.batch >= reading.ended):
             continue
+        yield from _window_chunks(reading, manifest)
         for segment in manifest.segments:
             for number, piece in enumerate(segment.pieces):
                 if piece.join == reading.source:
@@ -116,9 +146,25 @@ def chunks_of(reading: Reading, manifests: Iterable[Manifest]) -> Iterator[Chunk
                     yield Chunk("", 0, (bucket.path, part), ("", 0))
 
 
+def _window_chunks(reading: Reading, manifest: Manifest) -> Iterator[Chunk]:
+    """Files of ended windows; those of an aggregation go together, since a group may be in several partitions."""
+    mine = [result for result in manifest.windows if result.source == reading.source]
+    if reading.aggregation is not None and mine:
+        yield Chunk("", 0, _NOWHERE, _NOWHERE, tuple(result.path for result in mine))
+    elif reading.aggregation is None:
+        for result in mine:
+            refs = tuple((ref.path, ref.part) for ref in result.refs)
+            yield Chunk("", 0, _NOWHERE, _NOWHERE, (result.path,), refs)
+
+
 def read_chunk(reading: Reading, chunk: Chunk) -> pa.Table:
-    """The query's rows in a chunk: the columns its SELECT list needs, named `<relation>.<column>`."""
+    """The query's rows in a chunk: the columns its SELECT list needs, named `<relation>.<column>`; of an aggregation
+    its keys `g<n>`, values `a<n>` and window."""
     data = Path(reading.data)
+    if reading.aggregation is not None:
+        return _read_aggregate(reading, reading.aggregation, chunk)
+    if chunk.windows:
+        return _read_session_pairs(reading, chunk)
     left = open_part(data / chunk.left[0], chunk.left[1])
     if not chunk.pairs:
         selected = select_rows(left.times, left.sets, slot=reading.slot, sliding=reading.sliding, start=reading.start)
@@ -143,6 +189,44 @@ def read_chunk(reading: Reading, chunk: Chunk) -> pa.Table:
     )
     rows = [(view, pa.array(numbers[selected.positions])) for view, numbers in sides]
     return _build(reading, rows, selected)
+
+
+def _read_aggregate(reading: Reading, aggregation: Aggregation, chunk: Chunk) -> pa.Table:
+    parts = []
+    for path in chunk.windows:
+        for cells, _ in read_slices(Path(reading.data) / path, (0,)):
+            rows = np.flatnonzero(has_slot(cells.sets, reading.slot)[cells.classes])
+            if len(rows):
+                parts.append(cells.take(rows))
+    if not parts:
+        return reading.schema.empty_table()
+    window = reading.sliding.size if reading.sliding is not None else reading.session.gap if reading.session else None
+    assert window is not None
+    end = WindowEnd(to_micros(window), session=reading.session is not None)
+    return finish(concat(parts), aggregation, end)
+
+
+def _read_session_pairs(reading: Reading, chunk: Chunk) -> pa.Table:
+    assert reading.session is not None
+    data, tables = Path(reading.data), [reading.schema.empty_table()]
+    pairs = read_window_pairs(data / chunk.windows[0], reading.slot)
+    numbers = {name: pairs[name].to_numpy() for name in pairs.column_names}
+    together = numbers["left"].astype(np.int64) * len(chunk.refs) + numbers["right"]
+    for both in np.unique(together):
+        rows = np.flatnonzero(together == both)
+        sides = [
+            (open_part(data / chunk.refs[ref][0], chunk.refs[ref][1]), pa.array(numbers[name][rows]))
+            for ref, name in ((both // len(chunk.refs), "left_row"), (both % len(chunk.refs), "right_row"))
+        ]
+        if reading.swapped:
+            sides.reverse()
+        arrays: list[pa.Array] = []
+        for (view, taken), names in zip(sides, reading.columns, strict=True):
+            arrays += view.rows.select(list(names)).take(taken).columns
+        ends = numbers["last"][rows] + to_micros(reading.session.gap)
+        arrays += [pa.array(values).cast(_TIMESTAMP) for values in (numbers["first"][rows], ends)]
+        tables.append(pa.Table.from_arrays(arrays, schema=reading.schema))
+    return pa.concat_tables(tables)
 
 
 def _build(reading: Reading, sides: list[tuple[PartView, pa.Array]], selected: Selected) -> pa.Table:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -26,12 +26,16 @@ def results_frame(
         schema = from_arrow_schema(read_schema(reading))
         columns = [F.expr(output.sql).alias(output.name) for output in outputs]
         if not chunks:
-            return spark.createDataFrame([], schema).select(*columns)
+            return _select(spark.createDataFrame([], schema), reading, columns)
         work = spark.sparkContext.parallelize(
             [(chunk.to_json(),) for chunk in chunks], min(len(chunks), spark.sparkContext.defaultParallelism)
         )
         rows = spark.createDataFrame(work, "chunk string").mapInArrow(partial(_read, reading), schema)
-        return rows.select(*columns)
+        return _select(rows, reading, columns)
+
+
+def _select(rows: DataFrame, reading: Reading, columns: Sequence[Column]) -> DataFrame:
+    return (rows if reading.having is None else rows.where(F.expr(reading.having))).select(*columns)
 
 
 def read_schema(reading: Reading) -> pa.Schema:
@@ -49,7 +53,7 @@ def project(
     spark: SparkSession, reading: Reading, chunks: Sequence[Chunk], outputs: Sequence[Output]
 ) -> Iterator[pa.Table]:
     """The same rows as Arrow tables in this process; Spark is asked only where an output is an expression."""
-    if all(output.source is not None for output in outputs):
+    if reading.having is None and all(output.source is not None for output in outputs):
         for chunk in chunks:
             table = read_chunk(reading, chunk)
             if table.num_rows:

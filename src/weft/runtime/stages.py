@@ -32,8 +32,11 @@ def tag_stage(
         described = [bucket.to_json() for bucket in buckets]
         span = ["tag", began, time.time()]
         yield 0, _dump({"tag": report.to_json() | {"bad_files": bad_files}, "buckets": described, "span": span})
+        if program.closes_windows and report.max_time is not None:
+            for partition in range(task.partitions):
+                yield partition, _dump({"newest": [stream, report.max_time]})
         for bucket, value in zip(buckets, described, strict=True):
-            if program.stores[bucket.store].route:
+            if bucket.store in program.slices or program.stores[bucket.store].route:
                 for partition in _destinations(bucket, task.partitions):
                     yield partition, _dump({"bucket": value})
 
@@ -48,14 +51,18 @@ def _destinations(bucket: Bucket, partitions: int) -> Iterator[int]:
 def probe_stage(program: Program, task: BatchTask, partition: int, *, items: Iterable[bytes]) -> Iterator[bytes]:
     """Probe one partition; tag reports that came this way pass through to the driver."""
     fresh: list[Bucket] = []
+    newest: dict[str, int] = {}
     began = time.time()
     for item in items:
         value = json.loads(item)
         if "bucket" in value:
             fresh.append(Bucket.from_json(value["bucket"]))
+        elif "newest" in value:
+            stream, latest = value["newest"]
+            newest[stream] = max(latest, newest.get(stream, latest))
         else:
             yield item
-    report: dict[str, Any] = probe_partition(program, task, partition, fresh=fresh).to_json()
+    report: dict[str, Any] = probe_partition(program, task, partition, fresh=fresh, newest=newest).to_json()
     report["span"] = ["probe", began, time.time()]
     if partition == 0:
         report["merged_away"] = [path for group in task.merges for path in group]

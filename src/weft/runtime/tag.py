@@ -6,7 +6,6 @@ A plain function on Arrow data: it runs the same in a test process and in a Spar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.kernels.bitset import column_of, from_words, slots_of, to_mask, to_words
-from weft.kernels.evaluate import EvaluationError, evaluate
-from weft.kernels.evaluate_raises import may_raise
+from weft.kernels.bitset import from_words, to_words
+from weft.kernels.evaluate import EvaluationError
 from weft.kernels.hash_space import hash_range
-from weft.kernels.keys import hash_keys
 from weft.kernels.order import sort_order
 from weft.plan.changelog import NO_SLOTS, Slots
 from weft.plan.expression import Column, Expression
 from weft.plan.shared import Index, Store, key_column, key_text
+from weft.runtime.tag_slices import fill_slices
+from weft.runtime.tagged import Keys, Tagged, TagReport, rows_by_part, without_failing
 from weft.runtime.task import BatchTask, Program, RoleTag, StreamTag
 from weft.state.bucket import (
     HASH,
@@ -43,29 +42,6 @@ Array = np.ndarray[Any, Any]
 ROWS_AT_ONCE = 1 << 20
 
 
-@dataclass(slots=True)
-class TagReport:
-    """What one tag task tells the driver about one stream."""
-
-    stream: str
-    rows: int = 0
-    late: int = 0
-    timeless: int = 0
-    max_time: int | None = None
-    failures: dict[int, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """As it travels through the shuffle."""
-        return {
-            "stream": self.stream,
-            "rows": self.rows,
-            "late": self.late,
-            "timeless": self.timeless,
-            "max_time": self.max_time,
-            "failures": {str(slot): message for slot, message in self.failures.items()},
-        }
-
-
 def tag_table(program: Program, task: BatchTask, stream: str, *, table: pa.Table) -> tuple[TagReport, list[Bucket]]:
     """Tag the rows of one stream and write their buckets; `table` has the columns the program needs."""
     tag, report, buckets = program.streams[stream], TagReport(stream), list[Bucket]()
@@ -76,7 +52,9 @@ def tag_table(program: Program, task: BatchTask, stream: str, *, table: pa.Table
         for role in tag.roles:
             tagged = role.index.tag(admitted, times)
             report.failures.update(tagged.failures)
-            buckets.extend(_fill_stores(_Tagged(program, task, report, admitted, times, tagged.sets), role))
+            wanted = Tagged(program, task, report, admitted, times, tagged.sets)
+            buckets.extend(_fill_stores(wanted, role))
+            buckets.extend(bucket for slices in role.slices if (bucket := fill_slices(wanted, slices)) is not None)
     return report, buckets
 
 
@@ -108,51 +86,17 @@ def _admit(
     return rows, times
 
 
-@dataclass(frozen=True, slots=True)
-class _Tagged:
-    """Rows of one role with their query-sets, on the way to the stores."""
-
-    program: Program
-    task: BatchTask
-    report: TagReport
-    rows: pa.RecordBatch
-    times: Array
-    sets: Array
-
-
-def _fill_stores(tagged: _Tagged, role: RoleTag) -> Iterator[Bucket]:
+def _fill_stores(tagged: Tagged, role: RoleTag) -> Iterator[Bucket]:
     for store in role.stores:
         sets = tagged.sets if len(role.stores) == 1 else tagged.sets & to_words(store.slots, tagged.program.words)
         try:
             bucket = _fill_store(tagged, store, sets)
         except EvaluationError:
-            failures = _failing_slots(tagged, store, sets)
-            tagged.report.failures |= failures
-            sets = sets & ~to_words(to_mask(failures), tagged.program.words)
-            bucket = _fill_store(tagged, store, sets, users=_rows_by_part(tagged.program, store, sets))
+            users = _users(tagged.program, store)
+            sets = without_failing(tagged, users, sets)
+            bucket = _fill_store(tagged, store, sets, users=rows_by_part(users, sets))
         if bucket is not None:
             yield bucket
-
-
-def _failing_slots(tagged: _Tagged, store: Store, sets: Array) -> dict[int, str]:
-    """Queries with a key that fails on a row of their own; others that share the store must not suffer for them."""
-    found: dict[int, str] = {}
-    for part, slots in _users(tagged.program, store).items():
-        for slot in slots_of(slots) if may_raise(part) else ():
-            try:
-                evaluate(part, tagged.rows.filter(pa.array(column_of(sets, slot))))
-            except EvaluationError as error:
-                found[slot] = str(error)
-    return found
-
-
-def _rows_by_part(program: Program, store: Store, sets: Array) -> dict[Expression, Array]:
-    """For each key part that can fail, the rows it is wanted for: it may not be computable for others."""
-    return {
-        part: np.asarray((sets & to_words(slots, program.words)).any(axis=1))
-        for part, slots in _users(program, store).items()
-        if may_raise(part)
-    }
 
 
 def _users(program: Program, store: Store) -> dict[Expression, Slots]:
@@ -166,11 +110,11 @@ def _users(program: Program, store: Store) -> dict[Expression, Slots]:
 
 
 def _fill_store(
-    tagged: _Tagged, store: Store, sets: Array, *, users: Mapping[Expression, Array] | None = None
+    tagged: Tagged, store: Store, sets: Array, *, users: Mapping[Expression, Array] | None = None
 ) -> Bucket | None:
     """Order the wanted rows by destination, cut them into parts and write them."""
     wanted = np.flatnonzero(sets[:, 0]) if sets.shape[1] == 1 else np.flatnonzero(sets.any(axis=1))
-    columns, keys = list[tuple[str, pa.Array]](), _Keys(tagged.rows, wanted, users or {})
+    columns, keys = list[tuple[str, pa.Array]](), Keys(tagged.rows, wanted, users or {})
     if store.route:
         hashes, valid = keys.hashes(store.route)
         if valid is not None:
@@ -205,7 +149,7 @@ def _describe(low: int, high: int, times: Array, sets: Array) -> Part:
     return Part(low, high, len(times), int(times.min()), int(times.max()), slots)
 
 
-def _write(tagged: _Tagged, store: Store, parts: list[pa.RecordBatch], described: list[Part]) -> Bucket:
+def _write(tagged: Tagged, store: Store, parts: list[pa.RecordBatch], described: list[Part]) -> Bucket:
     task = tagged.task
     name = f"{task.batch:012d}/{store.id}-{task.attempt}-{uuid4().hex[:12]}.arrow"
     schema = bucket_schema(parts[0].schema, epoch=task.batch, words=tagged.program.words)
@@ -213,39 +157,7 @@ def _write(tagged: _Tagged, store: Store, parts: list[pa.RecordBatch], described
     return Bucket(name, store.id, store.stream, task.batch, tuple(described), size)
 
 
-class _Keys:
-    """Values and hashes of key expressions for some rows, computed when asked for."""
-
-    def __init__(self, rows: pa.RecordBatch, wanted: Array, users: Mapping[Expression, Array]) -> None:
-        self._rows = rows
-        self._wanted = wanted
-        self._users = users
-
-    def reordered(self, order: Array | slice) -> _Keys:
-        return _Keys(self._rows, self._wanted[order], self._users)
-
-    def values(self, key: tuple[Any, ...]) -> list[pa.Array]:
-        """Each part of a key for the wanted rows only: other rows may not be computable."""
-        names = [part.name for part in key if isinstance(part, Column)]
-        if len(names) == len(key):
-            return list(self._rows.select(names).take(pa.array(self._wanted)).columns)
-        return [self._value(part) for part in key]
-
-    def _value(self, part: Expression) -> pa.Array:
-        """A key part for the wanted rows; NULL where only queries without this part want the row."""
-        if part not in self._users:
-            return evaluate(part, self._rows.take(pa.array(self._wanted)))
-        chosen = self._users[part][self._wanted]
-        values = evaluate(part, self._rows.take(pa.array(self._wanted[chosen])))
-        return values.take(pa.array(np.cumsum(chosen) - 1, mask=~chosen))
-
-    def hashes(self, key: tuple[Any, ...]) -> tuple[Array, Array | None]:
-        """Hash of each row's key, and which rows have one (NULL never matches)."""
-        hashed = hash_keys(self.values(key))
-        return hashed.h, hashed.valid
-
-
-def _key_columns(store: Store, keys: _Keys) -> list[tuple[str, pa.Array]]:
+def _key_columns(store: Store, keys: Keys) -> list[tuple[str, pa.Array]]:
     """Computed key parts that hash collisions must be told apart by."""
     wanted = {
         key_column(part): part
@@ -257,7 +169,7 @@ def _key_columns(store: Store, keys: _Keys) -> list[tuple[str, pa.Array]]:
     return [(name, keys.values((part,))[0]) for name, part in sorted(wanted.items())]
 
 
-def _with_indexes(part: pa.RecordBatch, store: Store, keys: _Keys, span: slice) -> pa.RecordBatch:
+def _with_indexes(part: pa.RecordBatch, store: Store, keys: Keys, span: slice) -> pa.RecordBatch:
     """Add the secondary indexes: every index whose key is not the route itself."""
     for index in store.indexes:
         if key_text(index.key) != key_text(store.route):
@@ -267,7 +179,7 @@ def _with_indexes(part: pa.RecordBatch, store: Store, keys: _Keys, span: slice) 
     return part
 
 
-def _secondary(part: pa.RecordBatch, index: Index, keys: _Keys) -> tuple[Array, Array]:
+def _secondary(part: pa.RecordBatch, index: Index, keys: Keys) -> tuple[Array, Array]:
     hashes, valid = keys.hashes(index.key)
     return order_index(hashes, part.column(TIME).to_numpy(), valid)
 

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+from weft.kernels.close import SessionQuery, SlidingQuery
+from weft.kernels.collect import Accumulator, Family
+from weft.kernels.pair_cells import PairPlan
 from weft.kernels.predicate_index import PredicateIndex, Want, build_index, opaque_predicates
 from weft.kernels.window_table import WindowEntry, WindowTable, build_window_table
 from weft.optimize.weave import is_swapped, sides_of
 from weft.plan.changelog import LiveQuery, Slots
-from weft.plan.expression import Opaque, columns_of, guard_opaque, to_sql
-from weft.plan.shared import SharedJoin, SharedPlan, Store, StoreId
+from weft.plan.expression import Expression, Opaque, columns_of, guard_opaque, to_sql
+from weft.plan.query import BoundQuery
+from weft.plan.shared import SessionJoin, SharedAggregate, SharedJoin, SharedPlan, SliceStore, Store, StoreId
 from weft.plan.stream import Stream
-from weft.plan.window import TimeBounds
+from weft.plan.window import TimeBounds, to_micros
 from weft.state.bucket import Bucket
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTag:
+    """How rows become cells of a store of slices; `users` says which slots compute which key or argument."""
+
+    store: SliceStore
+    accumulators: tuple[Accumulator, ...]
+    families: tuple[Family, ...]
+    users: Mapping[Expression, Slots]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +36,7 @@ class RoleTag:
 
     index: PredicateIndex
     stores: tuple[Store, ...]
+    slices: tuple[SliceTag, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +60,25 @@ class JoinProbe:
 
 
 @dataclass(frozen=True, slots=True)
+class AggregateClose:
+    """A shared aggregate with the windows of its queries, and how each query pairs two sides."""
+
+    aggregate: SharedAggregate
+    sliding: tuple[SlidingQuery, ...]
+    sessions: tuple[SessionQuery, ...]
+    pairs: Mapping[int, PairPlan]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClose:
+    """Session joins between two stores with the gap of each query, by slot."""
+
+    join: SessionJoin
+    streams: tuple[str, ...]
+    queries: tuple[SessionQuery, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """The compiled form of a shared plan: the same for every batch until the plan changes."""
 
@@ -53,6 +87,20 @@ class Program:
     streams: Mapping[str, StreamTag]
     stores: Mapping[StoreId, Store]
     joins: tuple[JoinProbe, ...]
+    slices: Mapping[StoreId, SliceTag]
+    aggregates: tuple[AggregateClose, ...]
+    session_joins: tuple[SessionClose, ...]
+
+    @property
+    def closes_windows(self) -> bool:
+        """Whether some query waits for windows to end."""
+        return bool(self.aggregates or self.session_joins)
+
+    def window_streams(self) -> frozenset[tuple[str, ...]]:
+        """The sets of streams whose common watermark ends windows."""
+        return frozenset(
+            (*(each.aggregate.streams for each in self.aggregates), *(each.streams for each in self.session_joins))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +116,10 @@ class BatchTask:
     masks: Mapping[int, Slots]
     merges: tuple[tuple[str, ...], ...]
     quarantine: str
+    closed: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    """Up to where the windows over some streams are ended already."""
+    idle: frozenset[str] = frozenset()
+    """Streams without rows for so long that windows do not wait for them."""
 
 
 def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
@@ -75,16 +127,20 @@ def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
     live = 0
     for query in plan.queries:
         live |= 1 << query.slot
+    slices = {store.id: _slice_tag(store, plan) for store in plan.slice_stores}
     return Program(
         words=plan.words,
         live=Slots(live),
-        streams={name: _stream_tag(stream, plan) for name, stream in streams.items()},
+        streams={name: _stream_tag(stream, plan, slices) for name, stream in streams.items()},
         stores={store.id: store for store in plan.stores},
         joins=tuple(_join_probe(join, plan) for join in plan.joins),
+        slices=slices,
+        aggregates=tuple(_aggregate_close(aggregate, plan) for aggregate in plan.aggregates),
+        session_joins=tuple(_session_close(join, plan) for join in plan.session_joins),
     )
 
 
-def _stream_tag(stream: Stream, plan: SharedPlan) -> StreamTag:
+def _stream_tag(stream: Stream, plan: SharedPlan, slices: Mapping[StoreId, SliceTag]) -> StreamTag:
     wants: dict[int, list[Want]] = {}
     for live in plan.queries:
         for relation in live.query.relations:
@@ -95,8 +151,14 @@ def _stream_tag(stream: Stream, plan: SharedPlan) -> StreamTag:
     for role, role_wants in sorted(wants.items()):
         index = build_index(role_wants, plan.words)
         stores = tuple(store for store in plan.stores if store.stream == stream.name and store.role == role)
-        roles.append(RoleTag(index, stores))
+        mine = tuple(
+            tag for tag in slices.values() if tag.store.side.stream == stream.name and tag.store.side.role == role
+        )
+        roles.append(RoleTag(index, stores, mine))
         needed |= index.columns
+        for part in (part for tag in mine for part in tag.users):
+            needed |= columns_of(part)
+            opaque |= {part.sql: part} if isinstance(part, Opaque) else {}
         for store in stores:
             needed.update(store.columns)
             keys = [part for index_ in store.indexes for part in index_.key] + list(store.route)
@@ -116,11 +178,79 @@ def _key_guards(stream: Stream, plan: SharedPlan) -> dict[str, tuple[tuple[int, 
     for live in plan.queries:
         for number, relation in enumerate(live.query.relations):
             wanted = "true" if relation.predicate is None else to_sql(relation.predicate)
-            keys = [pair.right if number else pair.left for pair in live.query.keys]
-            for key in keys if relation.stream == stream.name else ():
+            for key in computed_parts(live.query, number) if relation.stream == stream.name else ():
                 if isinstance(key, Opaque):
                     found[key.sql] = (*found.get(key.sql, ()), (live.slot, wanted))
     return found
+
+
+def computed_parts(query: BoundQuery, relation: int) -> list[Expression]:
+    """What a query computes of a relation's rows beside its predicate: join keys, group keys, arguments."""
+    parts = [pair.right if relation else pair.left for pair in query.keys]
+    if query.aggregation is not None:
+        parts += [key.expression for key in query.aggregation.keys if key.relation == relation]
+        arguments = (call.arguments[relation] for call in query.aggregation.calls)
+        parts += [argument for argument in arguments if argument is not None]
+    return parts
+
+
+def _slice_tag(store: SliceStore, plan: SharedPlan) -> SliceTag:
+    users: dict[Expression, Slots] = {}
+    for live in (live for live in plan.queries if store.slots >> live.slot & 1):
+        for number, relation in enumerate(live.query.relations):
+            if (relation.stream, relation.role) == (store.side.stream, store.side.role):
+                for part in computed_parts(live.query, number):
+                    users[part] = Slots(users.get(part, 0) | 1 << live.slot)
+    return SliceTag(
+        store=store,
+        accumulators=tuple(
+            Accumulator(function, "" if argument is None else to_sql(argument))
+            for function, argument in store.accumulators
+        ),
+        families=tuple(Family(family.slots, family.windows, family.gap) for family in store.families),
+        users=users,
+    )
+
+
+def _aggregate_close(aggregate: SharedAggregate, plan: SharedPlan) -> AggregateClose:
+    queries = [live for live in plan.queries if aggregate.slots >> live.slot & 1]
+    return AggregateClose(
+        aggregate=aggregate,
+        sliding=tuple(
+            SlidingQuery(
+                live.slot,
+                to_micros(live.query.sliding.size),
+                to_micros(live.query.sliding.slide),
+                live.record.start,
+            )
+            for live in queries
+            if live.query.sliding is not None
+        ),
+        sessions=_session_queries(queries),
+        pairs={live.slot: _pair_plan(live.query) for live in queries if live.query.is_join},
+    )
+
+
+def _session_queries(queries: Iterable[LiveQuery]) -> tuple[SessionQuery, ...]:
+    return tuple(
+        SessionQuery(live.slot, to_micros(live.query.session.gap)) for live in queries if live.query.session is not None
+    )
+
+
+def _pair_plan(query: BoundQuery) -> PairPlan:
+    """Group keys by where they are among the keys of their side's slices: after the join keys."""
+    assert query.aggregation is not None
+    places, used = [], [len(query.keys)] * len(query.relations)
+    for key in query.aggregation.keys:
+        places.append((key.relation, used[key.relation]))
+        used[key.relation] += 1
+    return PairPlan(tuple(places), query.aggregation.calls)
+
+
+def _session_close(join: SessionJoin, plan: SharedPlan) -> SessionClose:
+    queries = [live for live in plan.queries if join.slots >> live.slot & 1]
+    streams = sorted({plan.store(join.left).stream, plan.store(join.right).stream})
+    return SessionClose(join, tuple(streams), _session_queries(queries))
 
 
 def _join_probe(join: SharedJoin, plan: SharedPlan) -> JoinProbe:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from weft.errors import CrossProduct, InvalidWindow, MissingWindow, QueryTooLarge
-from weft.plan.query import BoundQuery, Relation
+from weft.errors import CrossProduct, InvalidWindow, MissingWindow, QueryTooLarge, UnsupportedQuery
+from weft.plan.aggregate import Aggregation
+from weft.plan.query import BoundQuery, Output, Relation
 from weft.plan.stream import Stream
-from weft.plan.window import Sliding, TimeBounds, Unbounded, pair_bounds, window_text
+from weft.plan.window import EVERYTHING, Session, Sliding, TimeBounds, Unbounded, pair_bounds, window_text
+from weft.sql.aggregate import Calls
 from weft.sql.condition import Conditions, sort_conditions
+from weft.sql.group_output import GroupColumns
+from weft.sql.grouping import Grouping, group_by, is_aggregation
 from weft.sql.output import columns_read, select_outputs
-from weft.sql.parse import parse
+from weft.sql.parse import Parsed, parse
 from weft.sql.scan import DEEPEST
-from weft.sql.scope import Source, open_scope
+from weft.sql.scope import Scope, Source, open_scope
 
 
 def bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
@@ -30,27 +34,50 @@ def bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
 def _bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
     parsed = parse(text)
     scope = open_scope(parsed.relations, streams, parsed.using)
-    outputs = select_outputs(parsed.projections, scope)
+    aggregation: Aggregation | None = None
+    notices: tuple[str, ...] = ()
+    if is_aggregation(parsed):
+        grouping = group_by(parsed, scope)
+        scope = grouping.scope
+        outputs, aggregation, notices = _aggregate(parsed, grouping)
+    else:
+        outputs = select_outputs(parsed.projections, scope)
     found = sort_conditions(parsed.conditions, parsed.using, scope)
     bounds = _check_join(scope.sources, found) if len(scope.sources) == 2 else found.bounds
+    _check_windows(scope, found, aggregation)
+    window = scope.sources[0].window
+    return BoundQuery(
+        sql=text,
+        relations=_relations(parsed, scope, found, aggregated=aggregation is not None),
+        keys=found.sorted_keys(),
+        outputs=outputs,
+        bounds=bounds,
+        sliding=window if isinstance(window, Sliding) else None,
+        session=window if isinstance(window, Session) else None,
+        aggregation=aggregation,
+        notices=tuple(dict.fromkeys((*found.notices, *notices, *_notices(bounds)))),
+    )
+
+
+def _aggregate(parsed: Parsed, grouping: Grouping) -> tuple[tuple[Output, ...], Aggregation, tuple[str, ...]]:
+    """The outputs, the aggregation they are over, and notices."""
+    calls = Calls(grouping.scope)
+    columns = GroupColumns(parsed, grouping, calls)
+    outputs, having = columns.outputs(), columns.having()
+    aggregation = Aggregation(grouping.keys, tuple(calls.found), having)
+    return outputs, aggregation, (*grouping.notices, *calls.notices)
+
+
+def _relations(parsed: Parsed, scope: Scope, found: Conditions, *, aggregated: bool) -> tuple[Relation, ...]:
     roles: Counter[str] = Counter()
     relations = []
     for source in scope.sources:
         role = roles[source.stream.name]
         roles[source.stream.name] += 1
-        columns = columns_read(parsed.projections, scope, source.index)
+        columns = () if aggregated else columns_read(parsed.projections, scope, source.index)
         predicate = found.predicate(source.index)
         relations.append(Relation(source.stream.name, source.alias, role, source.window, predicate, columns))
-    window = scope.sources[0].window
-    return BoundQuery(
-        sql=text,
-        relations=tuple(relations),
-        keys=found.sorted_keys(),
-        outputs=outputs,
-        bounds=bounds,
-        sliding=window if isinstance(window, Sliding) else None,
-        notices=tuple(dict.fromkeys((*found.notices, *_notices(bounds)))),
-    )
+    return tuple(relations)
 
 
 def _check_join(sources: tuple[Source, ...], found: Conditions) -> TimeBounds:
@@ -66,7 +93,7 @@ def _check_join(sources: tuple[Source, ...], found: Conditions) -> TimeBounds:
                 hint=f"Write {source.stream.name} [RANGE 10 SECONDS] AS {source.alias}, or limit its age: "
                 f"{other.alias}.{other.stream.time} <= {source.alias}.{source.stream.time} + INTERVAL 10 SECONDS.",
             )
-    _check_sliding(first, second)
+    _check_equal_windows(first, second)
     if not found.keys:
         raise CrossProduct(
             f'no equality joins "{first.alias}" and "{second.alias}"',
@@ -75,14 +102,33 @@ def _check_join(sources: tuple[Source, ...], found: Conditions) -> TimeBounds:
     return bounds
 
 
-def _check_sliding(first: Source, second: Source) -> None:
-    if first.window == second.window or not (isinstance(first.window, Sliding) or isinstance(second.window, Sliding)):
+def _check_windows(scope: Scope, found: Conditions, aggregation: Aggregation | None) -> None:
+    """Sessions are of groups or join keys, and time conditions do not go with them, nor with groups."""
+    first = scope.sources[0]
+    session = isinstance(first.window, Session)
+    if session and aggregation is None and len(scope.sources) == 1:
+        raise InvalidWindow(
+            f'relation "{first.alias}" has a session window but neither groups nor a join',
+            detail="A session is of the rows of one group or join key.",
+            hint="Add GROUP BY, or join with another relation.",
+        )
+    if (session or aggregation is not None) and found.bounds != EVERYTHING:
+        what = "a session window" if session else "an aggregation"
+        raise UnsupportedQuery(
+            f"a condition on the distance of event times beside {what} is not supported",
+            hint="The window alone says which rows belong together: leave the condition out.",
+        )
+
+
+def _check_equal_windows(first: Source, second: Source) -> None:
+    per_window = any(isinstance(source.window, Sliding | Session) for source in (first, second))
+    if first.window == second.window or not per_window:
         return
     texts = [window_text(source.window) if source.window is not None else "no window" for source in (first, second)]
     raise InvalidWindow(
         f'relations "{first.alias}" and "{second.alias}" have windows that do not fit together',
         detail=f'"{first.alias}" has {texts[0]}, "{second.alias}" has {texts[1]}.',
-        hint="A sliding or tumbling window must be the same on both relations.",
+        hint="A sliding, tumbling or session window must be the same on both relations.",
     )
 
 

@@ -20,7 +20,7 @@ from weft.sql.parse import strip
 from weft.sql.scan import MARK
 from weft.sql.scope import Scope, Source
 from weft.sql.text import short_text, spark_text
-from weft.sql.translate import data_type, translate
+from weft.sql.translate import Names, data_type, translate
 
 _BOOLEAN_NODES = (exp.Predicate, exp.Connector, exp.Not, exp.Escape)
 _TEXT_NODES = (exp.Substring, exp.Trim, exp.Concat, exp.Overlay, exp.Left, exp.Right, exp.Replace)
@@ -198,6 +198,14 @@ def _add_key(left: Expression, right: Expression, node: exp.Expr, found: Conditi
 
 def bind_expression(node: exp.Expr, relation: int, scope: Scope) -> Expression:
     """A node over one relation as an expression of the algebra, or as a whole left to Spark."""
+    try:
+        return translate(node, column_names(scope))
+    except NeedsSpark:
+        return _opaque(node, relation, scope)
+
+
+def column_names(scope: Scope) -> Names:
+    """What a column reference means in an expression; fields of structs are left to Spark."""
 
     def name(column: exp.Column) -> Column:
         resolved = scope.resolve(column)
@@ -205,10 +213,15 @@ def bind_expression(node: exp.Expr, relation: int, scope: Scope) -> Expression:
             raise NeedsSpark
         return Column(resolved.field.name, resolved.field.type)
 
+    return name
+
+
+def type_of(node: exp.Expr, names: Names) -> DataType | None:
+    """The type of a node's value, None where only Spark can tell."""
     try:
-        return translate(node, name)
+        return translate(node, names).type
     except NeedsSpark:
-        return _opaque(node, relation, scope)
+        return opaque_type(node, names)
 
 
 def _opaque(node: exp.Expr, relation: int, scope: Scope) -> Opaque | Column:
@@ -223,10 +236,10 @@ def _opaque(node: exp.Expr, relation: int, scope: Scope) -> Opaque | Column:
     read = {scope.resolve(column).field.name for column in node.find_all(exp.Column)}
     order = scope.sources[relation].stream.schema.names()
     columns = tuple(column for column in order if column in read)
-    return Opaque(spark_text(node, names), columns, opaque_type(node, scope))
+    return Opaque(spark_text(node, names), columns, opaque_type(node, column_names(scope)))
 
 
-def opaque_type(node: exp.Expr, scope: Scope) -> DataType | None:
+def opaque_type(node: exp.Expr, names: Names) -> DataType | None:
     """The type Spark will give a node we do not evaluate, where that can be told from its outside."""
     node = strip(node)
     match node:
@@ -236,10 +249,12 @@ def opaque_type(node: exp.Expr, scope: Scope) -> DataType | None:
         case exp.Anonymous():
             return RESULT_TYPES.get(node.name.removeprefix(MARK).lower())
         case exp.Add() | exp.Sub() if isinstance(strip(node.expression), exp.Interval):
-            return TIMESTAMP if opaque_type(node.this, scope) == TIMESTAMP else None
+            return TIMESTAMP if opaque_type(node.this, names) == TIMESTAMP else None
         case exp.Column():
-            resolved = scope.resolve(node)
-            return None if resolved.path else resolved.field.type
+            try:
+                return names(node).type
+            except NeedsSpark:
+                return None
         case _:
             pass
     if isinstance(node, _BOOLEAN_NODES):

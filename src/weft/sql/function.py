@@ -18,6 +18,19 @@ AGGREGATES = frozenset(
     "tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer".split()
 )
 
+# Aggregates weft computes; all others are refused by name.
+COMPUTED = frozenset(
+    "approx_count_distinct approx_percentile avg count max mean min percentile_approx std stddev stddev_pop "
+    "stddev_samp sum var_pop var_samp variance".split()
+)
+COMPUTED_TEXT = (
+    "COUNT, SUM, MIN, MAX, AVG, STDDEV, STDDEV_POP, VARIANCE, VAR_POP, COUNT(DISTINCT …), APPROX_COUNT_DISTINCT and "
+    "PERCENTILE_APPROX"
+)
+
+# Windows as Spark writes them, in GROUP BY.
+WINDOWS = frozenset(("window", "session_window"))
+
 RANKINGS = frozenset("counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number".split())
 
 GENERATORS = frozenset(

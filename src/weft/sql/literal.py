@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Context, Decimal
 from math import isinf
 
-from weft.errors import TypeMismatch
+from weft.errors import QuerySyntaxError, TypeMismatch
 from weft.plan.expression import Literal
 from weft.plan.types import BIGINT, DATE, DOUBLE, FLOATS, INT, INTEGERS, TIMESTAMP, DataType, Kind
 
@@ -23,6 +23,7 @@ _WIDE = Context(prec=200)
 BITS = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
 DIGITS = {Kind.TINYINT: 3, Kind.SMALLINT: 5, Kind.INT: 10, Kind.BIGINT: 20}
 
+_NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _LONG = re.compile(r"[+-]?[0-9]{1,40}")
 _DOUBLE = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE)
 _DATE = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[T ].*)?)?)?", re.DOTALL)
@@ -38,6 +39,8 @@ _FALSE = frozenset(("f", "false", "n", "no", "0"))
 
 def number(text: str) -> Literal:
     """The literal a number in the query stands for: int, bigint, decimal or double."""
+    if not _NUMBER.fullmatch(text):
+        raise QuerySyntaxError(f'"{text[:50]}" is not a number')
     if "e" in text.lower():
         value = float(text)
         if isinf(value):

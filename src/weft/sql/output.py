@@ -7,15 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from sqlglot import exp
 
 from weft.errors import QueryTooLarge, UnknownStream
-from weft.plan.expression import Column
 from weft.plan.query import Output
-from weft.plan.types import DataType, Field
-from weft.sql.condition import opaque_type
-from weft.sql.literal import NeedsSpark
+from weft.plan.types import Field
+from weft.sql.condition import column_names, type_of
 from weft.sql.parse import strip
 from weft.sql.scope import Scope, Source
 from weft.sql.text import combined_name, default_name, quoted_column, spark_text
-from weft.sql.translate import translate
 
 MOST_OUTPUTS = 10_000
 
@@ -92,7 +89,8 @@ def _output(node: exp.Expr, alias: str | None, scope: Scope) -> Output:
         if not resolved.path:
             return _column_output(alias or inner.name, resolved.relation, resolved.field)
         alias = alias or inner.name
-    return Output(alias or default_name(inner), spark_text(inner, _combined(scope)), _type_of(inner, scope))
+    type_ = type_of(inner, column_names(scope))
+    return Output(alias or default_name(inner), spark_text(inner, _combined(scope)), type_)
 
 
 def _combined(scope: Scope) -> Callable[[exp.Column], tuple[str, ...]]:
@@ -101,16 +99,3 @@ def _combined(scope: Scope) -> Callable[[exp.Column], tuple[str, ...]]:
         return combined_name(resolved.relation, resolved.field.name), *resolved.path
 
     return name
-
-
-def _type_of(node: exp.Expr, scope: Scope) -> DataType | None:
-    def name(column: exp.Column) -> Column:
-        resolved = scope.resolve(column)
-        if resolved.path:
-            raise NeedsSpark
-        return Column(resolved.field.name, resolved.field.type)
-
-    try:
-        return translate(node, name).type
-    except NeedsSpark:
-        return opaque_type(node, scope)

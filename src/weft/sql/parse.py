@@ -1,9 +1,9 @@
-"""From tokens to the one shape of query weft takes: SELECT … FROM one or two relations [WHERE …]."""
+"""From tokens to the one shape of query weft takes: SELECT … FROM one or two relations [WHERE …] [GROUP BY …]."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -12,16 +12,17 @@ from sqlglot.errors import ParseError
 
 from weft.errors import QuerySyntaxError, QueryTooLarge, UnsupportedQuery
 from weft.plan.window import Window
+from weft.sql.function import COMPUTED, WINDOWS
 from weft.sql.scan import DEEPEST, MARK, scan, too_many_relations
 
 _CLAUSES = {
-    "distinct": "DISTINCT", "group": "GROUP BY", "having": "HAVING", "order": "ORDER BY", "limit": "LIMIT",
+    "distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT",
     "offset": "OFFSET", "sort": "SORT BY", "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY",
     "laterals": "LATERAL VIEW", "qualify": "QUALIFY", "windows": "WINDOW", "into": "INTO", "kind": "SELECT AS",
     "sample": "TABLESAMPLE", "pivots": "PIVOT", "match": "MATCH_RECOGNIZE", "connect": "CONNECT BY",
 }  # fmt: skip
 _TABLE_PARTS = ("this", "db", "catalog", "alias")
-_TAKEN = ("expressions", "from_", "joins", "where", "hint")
+_TAKEN = ("expressions", "from_", "joins", "where", "group", "having", "hint")
 _FORBIDDEN: dict[type[exp.Expr], str] = {
     exp.Window: "a window function (OVER)",
     exp.Query: "a subquery",
@@ -43,6 +44,7 @@ _FORBIDDEN: dict[type[exp.Expr], str] = {
 }
 # What sqlglot may raise instead of a ParseError on text that no dialect knows.
 _PARSER_FAILURES = (AttributeError, IndexError, KeyError, TypeError, ValueError, AssertionError)
+_SHAPE = "A query is SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …] [HAVING …]."
 _WORD = re.compile(r"\w+(?: \w+)*")
 
 
@@ -63,6 +65,16 @@ class Parsed:
     relations: tuple[RelationText, ...]
     using: tuple[str, ...]
     conditions: tuple[exp.Expr, ...]
+    group: GroupText | None = None
+    having: exp.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupText:
+    """GROUP BY as written; `all` stands for every selected expression without an aggregate."""
+
+    expressions: tuple[exp.Expr, ...]
+    all: bool = False
 
 
 def parse(text: str) -> Parsed:
@@ -81,10 +93,13 @@ def parse(text: str) -> Parsed:
     tables, join = _tables(select)
     on = join.args.get("on") if join is not None else None
     using = join.args.get("using") or [] if join is not None else []
-    where = select.args.get("where")
-    roots = [*select.expressions, *(part for part in (on, where and where.this) if part is not None)]
-    check_nodes(roots)
+    where, having = select.args.get("where"), select.args.get("having")
     conditions = [part for part in (on, where and where.this) if part is not None]
+    group = _group(select)
+    grouped = group.expressions if group is not None else ()
+    check_nodes([*select.expressions, *conditions, *grouped, *([having.this] if having is not None else ())])
+    _refuse_calls(conditions, COMPUTED | WINDOWS, "WHERE or ON")
+    _refuse_calls(grouped, COMPUTED, "GROUP BY")
     if conditions and on is not None and isinstance(on, exp.Boolean) and on.this is True:
         conditions = conditions[1:]
     return Parsed(
@@ -92,7 +107,51 @@ def parse(text: str) -> Parsed:
         tuple(_relation(table, scanned.windows) for table in tables),
         tuple(_using_name(name) for name in using),
         tuple(conjunct for condition in conditions for conjunct in flatten(condition, exp.And)),
+        group,
+        having.this if having is not None else None,
     )
+
+
+def called(node: exp.Expr, names: frozenset[str]) -> str:
+    """The name of the function that a node calls, in lower case, if it is one of `names`; else nothing."""
+    name = node.name.removeprefix(MARK).lower() if isinstance(node, exp.Anonymous) else ""
+    return name if name in names else ""
+
+
+def calls_in(node: exp.Expr, names: frozenset[str]) -> Iterator[exp.Expr]:
+    """All calls of these functions in a tree."""
+    return (call for call in node.find_all(exp.Anonymous) if called(call, names))
+
+
+def _refuse_calls(roots: Sequence[exp.Expr], names: frozenset[str], place: str) -> None:
+    for call in (call for root in roots for call in calls_in(root, names)):
+        name = called(call, names)
+        what = "function" if name in WINDOWS else "aggregate function"
+        hint = "It belongs into GROUP BY." if name in WINDOWS else "To filter groups, use HAVING."
+        raise UnsupportedQuery(f"{what} {name}() in {place} is not supported{_at(call)}", hint=hint)
+
+
+def _group(select: exp.Select) -> GroupText | None:
+    group = select.args.get("group")
+    if group is None:
+        return None
+    for key in ("grouping_sets", "rollup", "cube", "totals"):
+        if group.args.get(key):
+            raise _grouping_sets(key.replace("_", " ").upper())
+    expressions: list[exp.Expr] = []
+    for node in group.expressions:
+        if isinstance(node, exp.GroupingSets | exp.Rollup | exp.Cube):
+            raise _grouping_sets("GROUPING SETS" if isinstance(node, exp.GroupingSets) else node.key.upper())
+        plain = strip(node)
+        expressions += plain.expressions if isinstance(plain, exp.Tuple) else (plain,)
+    every = group.args.get("all")
+    if every is False or (every and expressions):
+        raise UnsupportedQuery(f"GROUP BY {'ALL' if every else 'DISTINCT'} with expressions is not supported")
+    return GroupText(tuple(expressions), bool(every))
+
+
+def _grouping_sets(what: str) -> UnsupportedQuery:
+    return UnsupportedQuery(f"GROUP BY {what} is not supported", hint="Create one query for each grouping.")
 
 
 def flatten(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
@@ -120,7 +179,8 @@ def check_nodes(roots: list[exp.Expr]) -> None:
         node, depth = stack.pop()
         if depth > DEEPEST:
             raise QueryTooLarge(f"the query is nested deeper than {DEEPEST} levels")
-        _check_node(node, top=depth == 0)
+        if not _of_aggregate(node):
+            _check_node(node, top=depth == 0)
         for child in node.iter_expressions():
             # A chain of ANDs or ORs is one level: programs write long ones.
             chained = isinstance(node, exp.And | exp.Or) and type(child) is type(node)
@@ -147,6 +207,19 @@ def _check_node(node: exp.Expr, *, top: bool) -> None:
         raise UnsupportedQuery(f'function "{name}" with a schema name is not supported')
 
 
+def _of_aggregate(node: exp.Expr) -> bool:
+    """Whether a node is what only an aggregate may have: COUNT(*), DISTINCT, FILTER."""
+    match node:
+        case exp.Filter():
+            return bool(called(node.this, COMPUTED))
+        case exp.Distinct() | exp.Star() if node.parent is not None and not any(
+            value for key, value in node.args.items() if key != "expressions"
+        ):
+            return bool(called(node.parent, COMPUTED))
+        case _:
+            return False
+
+
 def _at(node: exp.Expr) -> str:
     found = next((part for part in node.walk() if "line" in part.meta), None)
     return f" at {meta_position(found)}" if found is not None else ""
@@ -163,9 +236,7 @@ def _check_clauses(select: exp.Select) -> None:
         if not value or key in _TAKEN:
             continue
         name = _CLAUSES.get(key, key.strip("_").upper())
-        if key in ("group", "having"):
-            raise UnsupportedQuery(f"aggregation is not supported yet: {name}", hint="Select rows and aggregate later.")
-        raise UnsupportedQuery(f"{name} is not supported", hint="A query is SELECT … FROM … [JOIN … ON …] [WHERE …].")
+        raise UnsupportedQuery(f"{name} is not supported", hint=_SHAPE)
     if not select.expressions:
         raise QuerySyntaxError("the SELECT list is empty at line 1, column 7", hint="Name columns, or write SELECT *.")
     if select.args.get("from_") is None:

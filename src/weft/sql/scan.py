@@ -17,7 +17,16 @@ from sqlglot.errors import TokenError
 from weft.errors import QuerySyntaxError, QueryTooLarge, UnsupportedQuery
 from weft.plan.window import Window
 from weft.sql.duration import UNITS
-from weft.sql.function import AGGREGATES, GENERATORS, RANKINGS, UNSTABLE, UNSTABLE_WORDS
+from weft.sql.function import (
+    AGGREGATES,
+    COMPUTED,
+    COMPUTED_TEXT,
+    GENERATORS,
+    RANKINGS,
+    UNSTABLE,
+    UNSTABLE_WORDS,
+    WINDOWS,
+)
 from weft.sql.window import parse_window
 
 LONGEST_TEXT = 100_000
@@ -62,7 +71,8 @@ _CLAUSE_STARTS = {
     ),
 }  # fmt: skip
 _RELATION_FOLLOWS = (TokenType.FROM, TokenType.JOIN, TokenType.STRAIGHT_JOIN)
-_REFUSED = AGGREGATES | RANKINGS | GENERATORS | UNSTABLE
+_REFUSED = (AGGREGATES | RANKINGS | GENERATORS | UNSTABLE) - COMPUTED - WINDOWS
+_QUANTILES = frozenset("median percentile percentile_cont percentile_disc".split())
 _STATEMENTS = frozenset(
     "add alter analyze begin cache call clear comment copy create declare delete desc describe drop execute explain "
     "export from grant import insert install kill list load lock merge msck optimize pragma refresh repair replace "
@@ -81,8 +91,7 @@ class Scan:
 def scan(text: str) -> Scan:
     """Tokens of one SELECT statement; raises for what is too large, malformed at first sight or no SELECT."""
     _check_text(text)
-    tokens = _tokenize(text)
-    tokens = _one_statement(tokens, text)
+    tokens = _words(_one_statement(_tokenize(text), text))
     _check_nesting(tokens)
     _check_keywords(tokens, text)
     _check_commas(tokens, text)
@@ -120,6 +129,19 @@ def _tokenize(text: str) -> list[Token]:
             hint="Close it with the quote it began with; inside strings write \\' for a quote.",
         ) from error
     return tokens
+
+
+def _words(tokens: list[Token]) -> list[Token]:
+    """Tokens in which `w.end` and `window` are names, as in Spark, and not the keywords the parser takes them for."""
+    found = []
+    for index, token in enumerate(tokens):
+        kind = token.token_type
+        following = tokens[index + 1].token_type if index + 1 < len(tokens) else None
+        field = kind in (TokenType.END, TokenType.CASE) and index and tokens[index - 1].token_type is TokenType.DOT
+        if field or (kind is TokenType.WINDOW and following not in _NAMES):
+            token = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)  # noqa: PLW2901
+        found.append(token)
+    return found
 
 
 _PIECES = re.compile(
@@ -335,10 +357,10 @@ def _check_function(token: Token, argument: list[Token], *, before: TokenType | 
 
 def _refuse_function(name: str, where: str) -> None:
     if name in AGGREGATES:
-        raise UnsupportedQuery(
-            f"aggregation is not supported yet: {name}() at {where}",
-            hint="Select rows, and aggregate the result in a query of your own.",
-        )
+        hint = f"Aggregate functions are {COMPUTED_TEXT}."
+        if name in _QUANTILES:
+            hint = "Use PERCENTILE_APPROX(x, 0.5), which needs no sorting of the rows."
+        raise UnsupportedQuery(f"aggregate function {name}() at {where} is not supported", hint=hint)
     if name in RANKINGS:
         raise UnsupportedQuery(f"window function {name}() at {where} is not supported")
     if name in GENERATORS:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from weft.errors import AmbiguousColumn, DuplicateAlias, UnknownColumn, UnknownStream, UnsupportedQuery
 from weft.plan.stream import Stream
 from weft.plan.types import TIMESTAMP, Field
-from weft.plan.window import Sliding, Window
+from weft.plan.window import Session, Sliding, Window
 from weft.sql.parse import RelationText, meta_position
 
 WINDOW_COLUMNS = ("window_start", "window_end")
@@ -85,10 +85,10 @@ class Scope:
         raise self._unknown(column, parts[-1] if qualifier is None else parts[1], qualifier)
 
     def _window_column(self, name: str) -> Resolved:
-        if not isinstance(self.sources[0].window, Sliding):
+        if not isinstance(self.sources[0].window, Sliding | Session):
             raise UnknownColumn(
                 f'column "{name}" does not exist',
-                hint="It exists when the windows are given as [RANGE … SLIDE …] or [TUMBLE …].",
+                hint="It exists when the windows are given as [RANGE … SLIDE …], [TUMBLE …] or [SESSION …].",
             )
         return Resolved(None, Field(name, TIMESTAMP))
 

@@ -9,7 +9,8 @@ from sqlglot.errors import UnsupportedError
 
 from weft.errors import UnsupportedQuery
 from weft.plan.expression import quote
-from weft.sql.parse import strip
+from weft.sql.function import COMPUTED
+from weft.sql.parse import called, calls_in, strip
 from weft.sql.scan import MARK
 
 
@@ -33,21 +34,41 @@ def default_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Literal):
         return node.name
     holder = exp.Paren(this=node.copy())
+    for call in list(calls_in(holder, COMPUTED)):
+        _name_aggregate(call)
     for paren in list(holder.this.find_all(exp.Paren)):
         paren.replace(strip(paren))
     for column in list(holder.find_all(exp.Column)):
         column.replace(exp.to_identifier(column.name, quoted=False))
-    for literal in list(holder.find_all(exp.Literal)):
-        if isinstance(literal.parent, exp.TryCast) and not literal.is_string:
-            literal.parent.replace(literal)  # 10L
-        elif not isinstance(literal.parent, exp.Cast | exp.Interval):
-            literal.set("is_string", False)
+    _name_literals(holder)
     for binary in list(holder.this.find_all(exp.Binary, exp.In, exp.Not)):
         if not isinstance(binary, exp.Dot | exp.PropertyEQ | exp.Kwarg):
             paren = exp.Paren()
             binary.replace(paren)
             paren.set("this", binary)
-    return _generate(holder.this, quoted=False)
+    text = _generate(holder.this, quoted=False)
+    return text.replace(" FILTER(WHERE ", " FILTER (WHERE ") if holder.find(exp.Filter) else text
+
+
+def _name_literals(holder: exp.Expr) -> None:
+    """Spark names text without quotes and numbers without suffix."""
+    for literal in list(holder.find_all(exp.Literal)):
+        if isinstance(literal.parent, exp.TryCast) and not literal.is_string:
+            literal.parent.replace(literal)  # 10L
+        elif not isinstance(literal.parent, exp.Cast | exp.Interval):
+            literal.set("is_string", False)
+
+
+def _name_aggregate(call: exp.Expr) -> None:
+    """Spark's spelling: the name in lower case, COUNT(*) as count(1), the accuracy of percentiles always there."""
+    name = called(call, COMPUTED)
+    call.set("this", name)
+    for array in list(call.find_all(exp.Array)):
+        array.replace(exp.Anonymous(this="array", expressions=array.expressions))
+    for star in list(call.find_all(exp.Star)):
+        star.replace(exp.Literal.number(1))
+    if name in ("percentile_approx", "approx_percentile") and len(call.expressions) == 2:
+        call.append("expressions", exp.Literal.number(10000))
 
 
 def short_text(node: exp.Expr) -> str:

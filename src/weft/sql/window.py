@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from weft.errors import InvalidWindow, QuerySyntaxError, UnsupportedQuery
-from weft.plan.window import Range, Sliding, Unbounded, Window
+from weft.errors import InvalidWindow, QuerySyntaxError
+from weft.plan.window import Range, Session, Sliding, Unbounded, Window
 from weft.sql.duration import LONGEST, read_micros
 
 # A tuple gives one row per window it is in; beyond this a query is a mistake, not a wish.
@@ -15,8 +15,8 @@ MOST_WINDOWS_PER_TUPLE = 10_000
 _CLAUSE = re.compile(r"\s*(RANGE|TUMBLE|SESSION)\s+(.+?)(?:\s+SLIDE\s+(.+?))?\s*", re.IGNORECASE | re.DOTALL)
 _QUOTED = re.compile(r"""(?:INTERVAL\s*)?(?:'([^']*)'|"([^"]*)"|(.+))""", re.IGNORECASE | re.DOTALL)
 _HINT = (
-    "Windows are [RANGE 8 SECONDS SLIDE 4 SECONDS], [TUMBLE 5 SECONDS], [RANGE 10 SECONDS] and [UNBOUNDED]; "
-    "units go from MICROSECONDS to DAYS."
+    "Windows are [RANGE 8 SECONDS SLIDE 4 SECONDS], [TUMBLE 5 SECONDS], [RANGE 10 SECONDS], [SESSION 5 SECONDS] and "
+    "[UNBOUNDED]; units go from MICROSECONDS to DAYS."
 )
 
 
@@ -28,18 +28,17 @@ def parse_window(text: str, *, relation: str, position: str) -> Window:
     kind = match[1].upper() if match else ""
     if match is None or (match[3] is not None and kind != "RANGE"):
         raise QuerySyntaxError(f'malformed window of relation "{relation}" at {position}', hint=_HINT)
-    size = _read_size(match[2], relation=relation, position=position)
-    slide = _read_size(match[3], relation=relation, position=position) if match[3] is not None else None
+    size = read_size(match[2], relation=relation, position=position)
+    slide = read_size(match[3], relation=relation, position=position) if match[3] is not None else None
     if kind == "SESSION":
-        raise UnsupportedQuery(
-            f'session window of relation "{relation}" is not supported yet', detail=f"At {position}.", hint=_HINT
-        )
+        return Session(size)
     if kind == "TUMBLE":
         slide = size
-    return Range(size) if slide is None else _sliding(size, slide, relation=relation)
+    return Range(size) if slide is None else sliding(size, slide, relation=relation)
 
 
-def _sliding(size: timedelta, slide: timedelta, *, relation: str) -> Sliding:
+def sliding(size: timedelta, slide: timedelta, *, relation: str) -> Sliding:
+    """Sliding windows of a relation, unless a row would be in too many of them."""
     if size > slide * MOST_WINDOWS_PER_TUPLE:
         raise InvalidWindow(
             f'window of relation "{relation}" puts every row into more than {MOST_WINDOWS_PER_TUPLE} windows',
@@ -48,10 +47,16 @@ def _sliding(size: timedelta, slide: timedelta, *, relation: str) -> Sliding:
     return Sliding(size, slide)
 
 
-def _read_size(text: str, *, relation: str, position: str) -> timedelta:
+def read_size(text: str, *, relation: str, position: str) -> timedelta:
+    """A duration as written in a window: `8 SECONDS`, `'8 seconds'` or `INTERVAL 8 SECONDS`."""
     quoted = _QUOTED.fullmatch(text.strip())
     body = next((group for group in quoted.groups() if group is not None), "") if quoted else ""
     micros = read_micros(body)
+    return checked_size(micros, text, relation=relation, position=position)
+
+
+def checked_size(micros: int | None, text: str, *, relation: str, position: str) -> timedelta:
+    """The duration that `text` stands for, if it is one and neither too short nor too long."""
     if micros is None:
         raise QuerySyntaxError(
             f'"{text.strip()[:60]}" is not a duration in the window of relation "{relation}" at {position}', hint=_HINT

@@ -14,7 +14,7 @@ from typing import Any
 from weft.plan.changelog import Change, QueryId, QueryRecord
 from weft.state.bucket import Bucket
 from weft.state.directory import Directory, disk_errors, number_name
-from weft.state.segment import Segment
+from weft.state.segment import Segment, WindowResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,19 @@ class Manifest:
     selected: tuple[Bucket, ...]
     failed: tuple[tuple[QueryId, str], ...]
     pairs: int
+    windows: tuple[WindowResult, ...] = ()
+    closed: tuple[tuple[tuple[str, ...], int], ...] = ()
+    """Up to where windows over some streams are ended after this batch."""
+    open: tuple[str, ...] = ()
+    """Files with rows or cells of sessions that have not ended."""
 
     def result_files(self) -> frozenset[str]:
         """Files that readers of this batch's results need."""
         files = {bucket.path for bucket in self.selected} | set(self.copied)
         for segment in self.segments:
             files |= {segment.path} | segment.references()
+        for result in self.windows:
+            files |= {result.path, *(ref.path for ref in result.refs)}
         return frozenset(files)
 
     def to_json(self) -> dict[str, Any]:
@@ -63,6 +70,9 @@ class Manifest:
             "selected": [bucket.to_json() for bucket in self.selected],
             "failed": dict(self.failed),
             "pairs": self.pairs,
+            "windows": [result.to_json() for result in self.windows],
+            "closed": [[list(streams), until] for streams, until in self.closed],
+            "open": self.open,
         }
 
     @classmethod
@@ -79,6 +89,9 @@ class Manifest:
             selected=tuple(Bucket.from_json(bucket) for bucket in value["selected"]),
             failed=tuple((QueryId(query), message) for query, message in value["failed"].items()),
             pairs=value["pairs"],
+            windows=tuple(WindowResult.from_json(result) for result in value.get("windows", ())),
+            closed=tuple((tuple(streams), until) for streams, until in value.get("closed", ())),
+            open=tuple(value.get("open", ())),
         )
 
 

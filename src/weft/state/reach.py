@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from weft.plan.changelog import LiveQuery, QueryId, Slots
+from weft.plan.query import BoundQuery
 from weft.plan.shared import StoreId
+from weft.plan.window import to_micros
 from weft.state.bucket import Bucket
 
 Horizons = Mapping[StoreId, Sequence[tuple[int | None, Slots]]]
@@ -14,15 +16,25 @@ Horizons = Mapping[StoreId, Sequence[tuple[int | None, Slots]]]
 
 
 def horizons(
-    queries: Iterable[LiveQuery], stores: Mapping[QueryId, tuple[StoreId, ...]], watermarks: Mapping[str, int]
+    queries: Iterable[LiveQuery],
+    stores: Mapping[QueryId, tuple[StoreId, ...]],
+    watermarks: Mapping[str, int],
+    closed: Mapping[tuple[str, ...], int] | None = None,
 ) -> Horizons:
     """How far back each live query reaches in each of its stores.
 
     `stores` gives the stores of a query's relations by query id. A stored tuple of relation 1 is met by future
-    tuples of relation 0, which are not older than that stream's watermark; and the other way round.
+    tuples of relation 0, which are not older than that stream's watermark; and the other way round. An aggregation
+    reaches back to the windows that have not ended: `closed` says up to where they are, by streams; None stands for
+    time zero, to see how long reaches are. Sessions can go on for ever; which do is known only to those who look
+    (`Manifest.open`).
     """
     found: dict[StoreId, dict[int | None, int]] = defaultdict(lambda: defaultdict(int))
     for live in queries:
+        if live.query.aggregation is not None or live.query.session is not None:
+            for store in stores[live.record.id]:
+                found[store][_windows_reach(live.query, closed)] |= 1 << live.slot
+            continue
         if not live.query.is_join:
             continue
         first, second = live.query.relations
@@ -33,6 +45,20 @@ def horizons(
             oldest = None if reach is None or newest_late is None else newest_late - reach
             found[store][oldest] |= 1 << live.slot
     return {store: [(oldest, Slots(mask)) for oldest, mask in rows.items()] for store, rows in found.items()}
+
+
+_NOTHING = 2**62
+"""Later than any event time: nothing is reached."""
+
+
+def _windows_reach(query: BoundQuery, closed: Mapping[tuple[str, ...], int] | None) -> int | None:
+    if query.sliding is None:
+        return None if closed is None else _NOTHING
+    size = to_micros(query.sliding.size)
+    if closed is None:
+        return -size
+    ended = closed.get(tuple(sorted({relation.stream for relation in query.relations})))
+    return None if ended is None else ended - size
 
 
 def is_reachable(bucket: Bucket, meaning: Slots, limits: Horizons, retained_from: int | None) -> bool:

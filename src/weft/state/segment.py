@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from weft.state.directory import disk_errors
 
@@ -64,6 +65,29 @@ class Segment:
         return cls(value["path"], pieces, value["bytes"])
 
 
+@dataclass(frozen=True, slots=True)
+class WindowResult:
+    """A file of results that came when windows ended: cells of the aggregate `source`, or pairs of a session join
+    between rows of the parts in `refs`."""
+
+    path: str
+    source: str
+    rows: int
+    bytes: int
+    refs: tuple[PartRef, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As in a manifest."""
+        refs = [[ref.path, ref.part] for ref in self.refs]
+        return {"path": self.path, "source": self.source, "rows": self.rows, "bytes": self.bytes, "refs": refs}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> WindowResult:
+        """The inverse of `to_json`."""
+        refs = tuple(PartRef(path, part) for path, part in value["refs"])
+        return cls(value["path"], value["source"], value["rows"], value["bytes"], refs)
+
+
 def write_pairs(path: Path, pieces: Iterable[tuple[Rows, Rows]]) -> int:
     """Write the pairs of a segment; returns the file's size."""
     with disk_errors(path.name):
@@ -81,3 +105,32 @@ def read_pairs(path: Path, numbers: Iterable[int]) -> Iterator[tuple[Rows, Rows]
     for number in numbers:
         batch = reader.get_batch(number)
         yield batch.column(0).to_numpy(), batch.column(1).to_numpy()
+
+
+def write_window_pairs(path: Path, columns: dict[str, np.ndarray[Any, Any]]) -> int:
+    """Write pairs of session joins: slot, number of the part and row of each side, first and last time of the session;
+    returns the size."""
+    table = pa.table({name: pa.array(columns[name], type_) for name, type_ in _WINDOW_PAIRS.items()})
+    with disk_errors(path.name):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with pa.OSFile(str(path), "wb") as file:
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+            return int(file.tell())
+
+
+def read_window_pairs(path: Path, slot: int) -> pa.Table:
+    """The pairs of one query."""
+    table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    return table.filter(pc.equal(table["slot"], slot))
+
+
+_WINDOW_PAIRS = {
+    "slot": pa.int32(),
+    "left": pa.int32(),
+    "left_row": pa.int32(),
+    "right": pa.int32(),
+    "right_row": pa.int32(),
+    "first": pa.int64(),
+    "last": pa.int64(),
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from weft.plan.aggregate import Aggregation
 from weft.plan.expression import to_sql
 from weft.plan.query import BoundQuery
 from weft.plan.stream import FrameSource, Stream
@@ -42,3 +43,29 @@ def join(on: str, first: str = "[RANGE 5 SECONDS]", second: str = "[RANGE 5 SECO
 
 def keys(query: BoundQuery) -> list[tuple[str, str, str]]:
     return [(to_sql(key.left), to_sql(key.right), key.type.ddl()) for key in query.keys]
+
+
+def aggregation(query: BoundQuery) -> Aggregation:
+    """The aggregation of a query that has one."""
+    assert query.aggregation is not None
+    return query.aggregation
+
+
+def one(text: str) -> BoundQuery:
+    """An aggregation of all purchases."""
+    return bound(f"SELECT {text} FROM purchases [TUMBLE 5 SECONDS]")
+
+
+def joined(text: str, rest: str = "") -> BoundQuery:
+    """An aggregation over a join."""
+    return bound(
+        f"SELECT {text} FROM purchases [TUMBLE 5 SECONDS] p JOIN ads [TUMBLE 5 SECONDS] a ON p.userID = a.userID {rest}"
+    )
+
+
+def calls(query: BoundQuery) -> list[tuple[str, ...]]:
+    """Function and arguments of each call, as text."""
+    return [
+        (call.function, *("" if each is None else to_sql(each) for each in call.arguments))
+        for call in aggregation(query).calls
+    ]

@@ -1,0 +1,328 @@
+"""Cells: partial aggregates per slice, query-set class and group, and everything that merges them.
+
+A cell has one value in each *lane*. What a lane holds and how two values merge is in its name: `n` counts rows;
+`count:x`, `sum0:x` … `sum3:x` (32-bit limbs of an exact sum) and `double:x` add up; `min:x`, `max:x` and `last` keep
+the least or greatest word (`kernels/words.py`); `mean:x` and `squares:x` go with `count:x`. *Details* are lists per
+cell: distinct words, registers of a sketch, buckets of a histogram.
+
+A batch of rows is itself a set of cells, one per row: slicing rows, merging files and closing windows are one
+operation, `reduce_lanes`, with different targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from weft.kernels.bitset import Words
+from weft.kernels.cell_kernels import (
+    add_spread,
+    add_values,
+    keep_greatest,
+    keep_least,
+    number_large,
+    number_small,
+    repeat_details,
+)
+from weft.kernels.words import Longs, unify
+
+Array = npt.NDArray[Any]
+Lanes = Mapping[str, Array]
+
+ROWS, LAST = "n", "last"
+LEAST, GREATEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+"""What `min` and `max` lanes hold where nothing counted yet."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Detail:
+    """Entries of cells, in the order of cells: a code and its weight each."""
+
+    cells: Longs
+    codes: Longs
+    weights: Longs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Partial aggregates; arrays of one length except for `groups` (one entry per group) and `sets` (per class)."""
+
+    groups: tuple[pa.Array, ...]
+    group_count: int
+    sets: Words
+    slices: Longs
+    classes: Longs
+    group: Longs
+    lanes: Lanes
+    details: Mapping[str, Detail] = field(default_factory=dict)
+    dictionaries: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.slices)
+
+    def take(self, rows: Longs) -> Cells:
+        """Some of the cells, with all groups and classes."""
+        lanes, details = reduce_lanes(self, rows, np.arange(len(rows)), len(rows))
+        return replace(
+            self,
+            slices=self.slices[rows],
+            classes=self.classes[rows],
+            group=self.group[rows],
+            lanes=lanes,
+            details=details,
+        )
+
+
+def lane_kind(name: str) -> str:
+    """The part of a lane's name that says how it merges."""
+    return name.partition(":")[0]
+
+
+def lane_argument(name: str) -> str:
+    """The part of a lane's name that says of what it is."""
+    return name.partition(":")[2]
+
+
+def empty_lane(name: str, count: int) -> Array:
+    """A lane in which nothing counted yet."""
+    match lane_kind(name):
+        case "min":
+            return np.full(count, LEAST, np.int64)
+        case "max" | "last":
+            return np.full(count, GREATEST, np.int64)
+        case "double" | "mean" | "squares":
+            return np.zeros(count, np.float64)
+        case _:
+            return np.zeros(count, np.int64)
+
+
+def number_keys(keys: Longs, space: int) -> tuple[Longs, Longs]:
+    """Dense numbers for keys in 0 … space − 1 (-1 stays), and the key of each number."""
+    return number_small(keys, space) if space <= 4 * len(keys) + 65_536 else number_large(keys)
+
+
+def reduce_lanes(cells: Cells, source: Longs, target: Longs, count: int) -> tuple[Lanes, dict[str, Detail]]:
+    """Merge cell source[i] into target[i] (-1: nowhere) for all i; the lanes and details of `count` targets."""
+    out: dict[str, Array] = {}
+    add_lanes(cells.lanes, source, target, out=out, count=count)
+    details = {name: _reduce_detail(name, detail, source, target) for name, detail in cells.details.items()}
+    return out, details
+
+
+def add_lanes(lanes: Lanes, source: Longs, target: Longs, *, out: dict[str, Array], count: int) -> None:
+    """Merge lanes into those of `out`, which is filled with empty ones first where it lacks any."""
+    for name in lanes:
+        if name not in out:
+            out[name] = empty_lane(name, count)
+    spreads = [lane_argument(name) for name in lanes if lane_kind(name) == "mean"]
+    for argument in spreads:
+        count_, mean, squares = f"count:{argument}", f"mean:{argument}", f"squares:{argument}"
+        add_spread(
+            source,
+            target,
+            (lanes[count_], lanes[mean], lanes[squares]),
+            (out[count_], out[mean], out[squares]),
+        )
+    for name, values in lanes.items():
+        match lane_kind(name):
+            case "min":
+                keep_least(source, target, values, out[name])
+            case "max" | "last":
+                keep_greatest(source, target, values, out[name])
+            case "mean" | "squares":
+                continue
+            case "count" if lane_argument(name) in spreads:
+                continue
+            case _:
+                add_values(source, target, values, out[name])
+
+
+def _reduce_detail(name: str, detail: Detail, source: Longs, target: Longs) -> Detail:
+    rows, owners = repeat_details(detail.cells, source, target)
+    return merge_details(name, Detail(owners, detail.codes[rows], detail.weights[rows]))
+
+
+def merge_details(name: str, detail: Detail) -> Detail:
+    """One entry per cell and code, sorted by both: of several, distinct words keep one, registers the greatest,
+    histograms the sum."""
+    if len(detail.cells) == 0:
+        return detail
+    order = np.lexsort((detail.codes, detail.cells))
+    cells, codes, weights = detail.cells[order], detail.codes[order], detail.weights[order]
+    first = np.ones(len(cells), np.bool_)
+    first[1:] = (cells[1:] != cells[:-1]) | (codes[1:] != codes[:-1])
+    starts = np.flatnonzero(first)
+    match lane_kind(name):
+        case "histogram":
+            weights = np.add.reduceat(weights, starts)
+        case _:
+            weights = np.maximum.reduceat(weights, starts)
+    return Detail(cells[starts], codes[starts], weights)
+
+
+def group_rows(columns: Sequence[pa.Array], count: int) -> tuple[Longs, Longs]:
+    """The number of each row's group, and a row of each group; NULLs are equal here, and so are NaNs."""
+    if not columns:
+        return np.zeros(count, np.int64), np.zeros(min(count, 1), np.int64)
+    codes: Longs | None = None
+    space = 1
+    for column in columns:
+        mine, distinct = _codes(column)
+        codes = mine if codes is None else codes * distinct + mine
+        space = space * max(distinct, 1)
+        if space > 1 << 40:
+            codes, found = number_keys(codes, space)
+            space = len(found)
+    assert codes is not None
+    numbers, _ = number_keys(codes, space)
+    firsts = np.zeros(int(numbers.max()) + 1 if count else 0, np.int64)
+    firsts[numbers[::-1]] = np.arange(count - 1, -1, -1)
+    return numbers, firsts
+
+
+def _codes(column: pa.Array) -> tuple[Longs, int]:
+    if pa.types.is_floating(column.type):
+        values = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0  # -0.0 is 0.0
+        missing = np.asarray(column.is_null()) if column.null_count else None
+        column = pa.array(values, mask=missing)
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
+
+
+def concat(parts: Sequence[Cells]) -> Cells:
+    """All cells under common numbers of groups, classes and dictionary words; nothing is merged yet."""
+    if len(parts) == 1:
+        return parts[0]
+    groups, group_count, group_maps = _concat_groups(parts)
+    sets, class_maps = _concat_sets(parts)
+    dictionaries, word_maps = _concat_dictionaries(parts)
+    parts = [_with_words(part, maps) for part, maps in zip(parts, word_maps, strict=True)]
+    names = dict.fromkeys(name for part in parts for name in part.lanes)
+    starts = np.cumsum([0, *(len(part) for part in parts)])
+    return Cells(
+        groups=groups,
+        group_count=group_count,
+        sets=sets,
+        slices=np.concatenate([part.slices for part in parts]),
+        classes=np.concatenate([maps[part.classes] for part, maps in zip(parts, class_maps, strict=True)]),
+        group=np.concatenate([maps[part.group] for part, maps in zip(parts, group_maps, strict=True)]),
+        lanes={name: np.concatenate([_lane(part, name) for part in parts]) for name in names},
+        details=_concat_details(parts, starts),
+        dictionaries=dictionaries,
+    )
+
+
+def _lane(part: Cells, name: str) -> Array:
+    return part.lanes[name] if name in part.lanes else empty_lane(name, len(part))
+
+
+def _concat_groups(parts: Sequence[Cells]) -> tuple[tuple[pa.Array, ...], int, list[Longs]]:
+    if all(part.groups is parts[0].groups for part in parts):
+        return parts[0].groups, parts[0].group_count, [np.arange(parts[0].group_count)] * len(parts)
+    columns = [pa.concat_arrays([part.groups[k] for part in parts]) for k in range(len(parts[0].groups))]
+    counts = [part.group_count for part in parts]
+    numbers, firsts = group_rows(columns, sum(counts))
+    cuts = np.cumsum([0, *counts])
+    rows = pa.array(firsts)
+    maps = [numbers[a:b] for a, b in pairwise(cuts)]
+    return tuple(column.take(rows) for column in columns), len(firsts), maps
+
+
+def _concat_sets(parts: Sequence[Cells]) -> tuple[Words, list[Longs]]:
+    """Classes with equal query-sets become one."""
+    together = np.ascontiguousarray(np.concatenate([part.sets for part in parts]))
+    sets, numbers = np.unique(together, axis=0, return_inverse=True)
+    cuts = np.cumsum([0, *(len(part.sets) for part in parts)])
+    flat = numbers.reshape(-1).astype(np.int64)
+    return sets, [flat[a:b] for a, b in pairwise(cuts)]
+
+
+def _concat_dictionaries(parts: Sequence[Cells]) -> tuple[dict[str, pa.Array], list[dict[str, Longs]]]:
+    merged: dict[str, pa.Array] = {}
+    maps: list[dict[str, Longs]] = [{} for _ in parts]
+    for name in dict.fromkeys(name for part in parts for name in part.dictionaries):
+        having = [number for number, part in enumerate(parts) if name in part.dictionaries]
+        merged[name], found = unify([parts[number].dictionaries[name] for number in having])
+        for number, mapping in zip(having, found, strict=True):
+            maps[number][name] = mapping
+    return merged, maps
+
+
+def _with_words(part: Cells, maps: Mapping[str, Longs]) -> Cells:
+    """The part with its dictionary numbers replaced."""
+    if not maps:
+        return part
+    lanes = dict(part.lanes)
+    for name, values in part.lanes.items():
+        mapping = maps.get(lane_argument(name)) if lane_kind(name) in ("min", "max") else None
+        if mapping is not None and len(mapping):
+            nothing = values == (LEAST if lane_kind(name) == "min" else GREATEST)
+            lanes[name] = np.where(nothing, values, mapping[np.where(nothing, 0, values)])
+    details = dict(part.details)
+    for name, detail in part.details.items():
+        mapping = maps.get(lane_argument(name)) if lane_kind(name) == "distinct" else None
+        if mapping is not None and len(detail.codes):
+            details[name] = replace(detail, codes=mapping[detail.codes])
+    return replace(part, lanes=lanes, details=details)
+
+
+def _concat_details(parts: Sequence[Cells], starts: Longs) -> dict[str, Detail]:
+    found: dict[str, Detail] = {}
+    for name in dict.fromkeys(name for part in parts for name in part.details):
+        having = [
+            (part.details[name], start) for part, start in zip(parts, starts, strict=False) if name in part.details
+        ]
+        found[name] = Detail(
+            np.concatenate([detail.cells + start for detail, start in having]),
+            np.concatenate([detail.codes for detail, _ in having]),
+            np.concatenate([detail.weights for detail, _ in having]),
+        )
+    return found
+
+
+def compact(cells: Cells) -> Cells:
+    """Cells of one slice, class and group merged into one; unused groups stay."""
+    slice_numbers, edges = _number_slices(cells.slices)
+    classes, groups = max(len(cells.sets), 1), max(cells.group_count, 1)
+    space = max(len(edges), 1) * classes * groups
+    target, keys = number_keys((slice_numbers * classes + cells.classes) * groups + cells.group, space)
+    lanes, details = reduce_lanes(cells, np.arange(len(cells)), target, len(keys))
+    return replace(
+        cells,
+        slices=edges[keys // (classes * groups)],
+        classes=keys // groups % classes,
+        group=keys % groups,
+        lanes=lanes,
+        details=details,
+    )
+
+
+def _number_slices(slices: Longs) -> tuple[Longs, Longs]:
+    edges, numbers = np.unique(slices, return_inverse=True)
+    return numbers.astype(np.int64), edges
+
+
+def split_groups(cells: Cells, owner: Longs, parts: int) -> list[Cells]:
+    """Cells apart by the owner of their group; each part has only its own groups, and all classes."""
+    found = []
+    for part in range(parts):
+        groups = np.flatnonzero(owner == part)
+        renumbered = np.full(cells.group_count, -1, np.int64)
+        renumbered[groups] = np.arange(len(groups))
+        mine = cells.take(np.flatnonzero(renumbered[cells.group] >= 0)) if parts > 1 else cells
+        rows = pa.array(groups)
+        found.append(
+            replace(
+                mine,
+                groups=tuple(column.take(rows) for column in cells.groups),
+                group_count=len(groups),
+                group=renumbered[mine.group],
+            )
+        )
+    return found

@@ -1,0 +1,286 @@
+"""Rows of a batch into cells: by slice, query-set class and group, once for all queries of a store.
+
+Queries come in families: those whose predicates read the same columns. Within a family rows have few distinct
+query-sets (cut points of one column, say), so each row is added once per family, not once per query. Where a family
+has too many distinct sets after all, its queries are the classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from weft.kernels.bitset import WORD_BITS, Words, slots_of, to_words
+from weft.kernels.cell_kernels import expand_sets, number_sets
+from weft.kernels.cells import (
+    GREATEST,
+    LAST,
+    LEAST,
+    ROWS,
+    Array,
+    Cells,
+    Detail,
+    compact,
+    group_rows,
+    number_keys,
+    reduce_lanes,
+)
+from weft.kernels.keys import hash_keys
+from weft.kernels.sketch import histogram_codes, hll_codes
+from weft.kernels.words import Longs, decimal_limbs, plain_numbers
+from weft.kernels.words import to_words as value_words
+from weft.plan.aggregate import Function
+
+_LIMB = np.int64(0xFFFFFFFF)
+_MOST_EDGES = 1 << 21
+_EXPANDED_AT_ONCE = 1 << 21
+_FEWEST_CLASSES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """What is accumulated of one argument, which goes by its text."""
+
+    function: Function
+    argument: str
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Slots of queries that are classed together; `windows` are their (size, slide), `gap` the least of sessions."""
+
+    slots: int
+    windows: tuple[tuple[int, int], ...]
+    gap: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowBatch:
+    """Rows that some query of a store wants."""
+
+    sets: Words
+    times: Longs
+    groups: tuple[pa.Array, ...]
+    arguments: Mapping[str, pa.Array]
+
+
+def collect(rows: RowBatch, families: Sequence[Family], accumulators: Iterable[Accumulator]) -> Cells | None:
+    """The cells of a batch; None if no query wants a row."""
+    group, firsts = group_rows(rows.groups, len(rows.times))
+    lanes, details, dictionaries = _row_lanes(rows, tuple(accumulators))
+    each_row = Cells(
+        groups=tuple(column.take(pa.array(firsts)) for column in rows.groups),
+        group_count=len(firsts),
+        sets=rows.sets,
+        slices=rows.times,
+        classes=np.arange(len(group)),
+        group=group,
+        lanes=lanes,
+        details=details,
+        dictionaries=dictionaries,
+    )
+    parts = [part for family in families for part in _collect_family(each_row, family)]
+    return _side_by_side(parts) if parts else None
+
+
+def _collect_family(rows: Cells, family: Family) -> Iterator[Cells]:
+    words = rows.sets.shape[1]
+    mask = to_words(family.slots, words)
+    slots = list(slots_of(family.slots))
+    limit = max(_FEWEST_CLASSES, 4 * len(slots))
+    classes, firsts = number_sets(rows.sets, np.flatnonzero(mask), mask, limit)
+    if len(firsts) <= limit:
+        if len(firsts):
+            chosen = np.flatnonzero(classes >= 0) if int(classes.min()) < 0 else np.arange(len(rows))
+            yield _gather(rows, family, chosen, classes[chosen], rows.sets[firsts] & mask)
+        return
+    singles = np.stack([to_words(1 << slot, words) for slot in slots])
+    at_word = np.array([slot // WORD_BITS for slot in slots])
+    at_bit = np.array([slot % WORD_BITS for slot in slots])
+    step = max(1, _EXPANDED_AT_ONCE // len(slots))
+    for start in range(0, len(rows), step):
+        chosen, queries = expand_sets(rows.sets, at_word, at_bit, start, min(start + step, len(rows)))
+        if len(chosen):
+            yield _gather(rows, family, chosen, queries, singles)
+
+
+def _gather(rows: Cells, family: Family, chosen: Longs, classes: Longs, sets: Words) -> Cells:
+    """Cells of these rows, each in one class."""
+    times, group = rows.slices[chosen], rows.group[chosen]
+    if family.gap is not None:
+        return _gather_runs(rows, family.gap, chosen, classes, sets)
+    numbers, edges = _slices(times, family.windows)
+    spread = len(sets) * rows.group_count
+    target, keys = number_keys((numbers * len(sets) + classes) * rows.group_count + group, len(edges) * spread)
+    lanes, details = reduce_lanes(rows, chosen, target, len(keys))
+    return Cells(
+        groups=rows.groups,
+        group_count=rows.group_count,
+        sets=sets,
+        slices=edges[keys // spread],
+        classes=keys // rows.group_count % len(sets),
+        group=keys % rows.group_count,
+        lanes=lanes,
+        details=details,
+        dictionaries=rows.dictionaries,
+    )
+
+
+def _slices(times: Longs, windows: Sequence[tuple[int, int]]) -> tuple[Longs, Longs]:
+    """The slice of each row, and where each slice begins: at the edges of all windows."""
+    first, last = int(times.min()), int(times.max())
+    offsets = sorted({(slide, offset % slide) for size, slide in windows for offset in (0, size)})
+    if sum((last - first) // slide + 2 for slide, _ in offsets) <= _MOST_EDGES:
+        grids = [np.arange(first - (first - offset) % slide, last + 1, slide) for slide, offset in offsets]
+        edges = np.unique(np.concatenate(grids))
+        edges = edges[max(0, int(np.searchsorted(edges, first, side="right")) - 1) :]
+        return np.searchsorted(edges, times, side="right") - 1, edges
+    begins = np.full(len(times), GREATEST, np.int64)
+    for slide, offset in offsets:
+        np.maximum(begins, times - (times - offset) % slide, out=begins)
+    edges, numbers = np.unique(begins, return_inverse=True)
+    return numbers.astype(np.int64), edges
+
+
+def _gather_runs(rows: Cells, gap: int, chosen: Longs, classes: Longs, sets: Words) -> Cells:
+    """Cells of rows closer than `gap`: they are in one session of every query that has them all."""
+    times, group = rows.slices[chosen], rows.group[chosen]
+    order = np.lexsort((times, group, classes))
+    chosen, times, group, classes = chosen[order], times[order], group[order], classes[order]
+    begins = np.ones(len(chosen), np.bool_)
+    same = (classes[1:] == classes[:-1]) & (group[1:] == group[:-1])
+    begins[1:] = ~same | (times[1:] - times[:-1] >= gap)
+    target = np.cumsum(begins) - 1
+    starts = np.flatnonzero(begins)
+    lanes, details = reduce_lanes(rows, chosen, target, len(starts))
+    ends = np.append(starts[1:], len(times)) - 1
+    return Cells(
+        groups=rows.groups,
+        group_count=rows.group_count,
+        sets=sets,
+        slices=times[starts],
+        classes=classes[starts],
+        group=group[starts],
+        lanes={**lanes, LAST: times[ends]},
+        details=details,
+        dictionaries=rows.dictionaries,
+    )
+
+
+def _side_by_side(parts: Sequence[Cells]) -> Cells:
+    """Cells over the same groups and dictionaries as one; classes keep apart."""
+    if len(parts) == 1:
+        return parts[0]
+    class_starts = np.cumsum([0, *(len(part.sets) for part in parts)])
+    cell_starts = np.cumsum([0, *(len(part) for part in parts)])
+    classes = [part.classes + start for part, start in zip(parts, class_starts, strict=False)]
+    together = Cells(
+        groups=parts[0].groups,
+        group_count=parts[0].group_count,
+        sets=np.concatenate([part.sets for part in parts]),
+        slices=np.concatenate([part.slices for part in parts]),
+        classes=np.concatenate(classes),
+        group=np.concatenate([part.group for part in parts]),
+        lanes={name: np.concatenate([part.lanes[name] for part in parts]) for name in parts[0].lanes},
+        details={
+            name: Detail(
+                np.concatenate([p.details[name].cells + start for p, start in zip(parts, cell_starts, strict=False)]),
+                np.concatenate([part.details[name].codes for part in parts]),
+                np.concatenate([part.details[name].weights for part in parts]),
+            )
+            for name in parts[0].details
+        },
+        dictionaries=parts[0].dictionaries,
+    )
+    # A family that was expanded in several steps has the same classes in each of them.
+    repeated = len(np.unique(together.sets, axis=0)) < len(together.sets)
+    return compact(_with_distinct_classes(together)) if repeated and LAST not in together.lanes else together
+
+
+def _with_distinct_classes(cells: Cells) -> Cells:
+    sets, numbers = np.unique(cells.sets, axis=0, return_inverse=True)
+    return replace(cells, sets=sets, classes=numbers.reshape(-1).astype(np.int64)[cells.classes])
+
+
+# ---- what one row adds to the lanes
+
+
+def _row_lanes(
+    rows: RowBatch, accumulators: tuple[Accumulator, ...]
+) -> tuple[dict[str, Array], dict[str, Detail], dict[str, pa.Array]]:
+    lanes: dict[str, Array] = {ROWS: np.ones(len(rows.times), np.int64)}
+    details: dict[str, Detail] = {}
+    dictionaries: dict[str, pa.Array] = {}
+    for accumulator in accumulators:
+        if accumulator.function is Function.ROWS:
+            continue
+        name, column = accumulator.argument, rows.arguments[accumulator.argument]
+        valid = None if column.null_count == 0 else np.asarray(column.is_valid())
+        match accumulator.function:
+            case Function.SUM:
+                lanes |= {f"{kind}:{name}": values for kind, values in _sum_lanes(column, valid).items()}
+            case Function.MIN | Function.MAX:
+                kind = accumulator.function.value
+                lanes[f"{kind}:{name}"] = _extreme(column, valid, kind, (dictionaries, name))
+            case Function.SPREAD:
+                lanes[f"mean:{name}"] = plain_numbers(column).astype(np.float64)
+                lanes[f"squares:{name}"] = np.zeros(len(column), np.float64)
+            case Function.COUNT_DISTINCT | Function.APPROX_DISTINCT | Function.QUANTILE:
+                kind, codes, weights = _detail(column, accumulator.function, (dictionaries, name))
+                present = np.arange(len(column)) if valid is None else np.flatnonzero(valid)
+                details[f"{kind}:{name}"] = Detail(present, codes[present], weights[present])
+                continue
+            case _:
+                pass
+        count = np.ones(len(column), np.int64) if valid is None else valid.astype(np.int64)
+        lanes.setdefault(f"count:{name}", count)
+    return lanes, details, dictionaries
+
+
+def _sum_lanes(column: pa.Array, valid: Array | None) -> dict[str, Array]:
+    """Floating sums as doubles; exact ones in limbs of 32 bits, which 2^31 rows cannot overflow."""
+    type_ = column.type
+    if pt.is_floating(type_):
+        return {"double": plain_numbers(column).astype(np.float64)}
+    if pt.is_integer(type_) and type_.bit_width <= 32:
+        return {"sum0": plain_numbers(column).astype(np.int64)}
+    if pt.is_integer(type_):
+        values = plain_numbers(column).astype(np.int64)
+        return {"sum0": values & _LIMB, "sum1": values >> np.int64(32)}
+    limbs = decimal_limbs(column)
+    if valid is not None:
+        limbs = np.where(valid[:, None], limbs, 0)
+    low, high = limbs[:, 0], limbs[:, 1]
+    if type_.precision <= 18:
+        return {"sum0": low & _LIMB, "sum1": low >> np.int64(32)}
+    return {
+        "sum0": low & _LIMB,
+        "sum1": (low >> np.int64(32)) & _LIMB,
+        "sum2": high & _LIMB,
+        "sum3": high >> np.int64(32),
+    }
+
+
+def _extreme(column: pa.Array, valid: Array | None, kind: str, at: tuple[dict[str, pa.Array], str]) -> Array:
+    found = value_words(column)
+    if found.dictionary is not None:
+        at[0][at[1]] = found.dictionary
+    return found.words if valid is None else np.where(valid, found.words, LEAST if kind == "min" else GREATEST)
+
+
+def _detail(column: pa.Array, function: Function, at: tuple[dict[str, pa.Array], str]) -> tuple[str, Longs, Longs]:
+    ones = np.ones(len(column), np.int64)
+    match function:
+        case Function.COUNT_DISTINCT:
+            found = value_words(column)
+            if found.dictionary is not None:
+                at[0][at[1]] = found.dictionary
+            return "distinct", found.words, ones
+        case Function.APPROX_DISTINCT:
+            return "registers", *hll_codes(hash_keys([column]).h)
+        case _:
+            return "histogram", histogram_codes(plain_numbers(column).astype(np.float64)), ones

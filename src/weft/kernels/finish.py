@@ -1,0 +1,120 @@
+"""From the cells of one query to the columns of its result: g0, g1, …, a0, a1, …, window_start, window_end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from weft.kernels.arrow_types import arrow_type
+from weft.kernels.cells import LAST, ROWS, Array, Cells, Detail, compact
+from weft.kernels.exact import sum_of
+from weft.kernels.sketch import histogram_values, hll_estimates, quantile_codes
+from weft.kernels.words import from_words, to_decimals
+from weft.plan.aggregate import Aggregation, Call, Function
+from weft.plan.types import DataType
+
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_CONTEXT = Context(prec=60, rounding=ROUND_HALF_UP)
+_LARGEST = 2**63
+
+
+class SumOverflow(Exception):
+    """A sum does not fit its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowEnd:
+    """Where a window ends: `length` after its start, or after the last row of a session."""
+
+    length: int
+    session: bool
+
+
+def result_schema(aggregation: Aggregation) -> pa.Schema:
+    """The columns of the result before HAVING and the SELECT list."""
+    keys = [pa.field(f"g{n}", arrow_type(key.type)) for n, key in enumerate(aggregation.keys)]
+    calls = [pa.field(f"a{n}", arrow_type(call.result)) for n, call in enumerate(aggregation.calls)]
+    return pa.schema([*keys, *calls, pa.field(WINDOW_START, _TIMESTAMP), pa.field(WINDOW_END, _TIMESTAMP)])
+
+
+def finish(cells: Cells, aggregation: Aggregation, end: WindowEnd) -> pa.Table:
+    """The result rows of one query; cells of one window and group (from several partitions) are merged first."""
+    schema = result_schema(aggregation)
+    cells = compact(cells)
+    rows = pa.array(cells.group)
+    arrays = [column.take(rows) for column in cells.groups]
+    arrays += [_value(call, cells) for call in aggregation.calls]
+    ends = (cells.lanes[LAST] if end.session else cells.slices) + end.length
+    arrays += [pa.array(cells.slices).cast(_TIMESTAMP), pa.array(ends).cast(_TIMESTAMP)]
+    return pa.Table.from_arrays(
+        [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)], schema=schema
+    )
+
+
+def _value(call: Call, cells: Cells) -> pa.Array:
+    name, lanes = call.argument, cells.lanes
+    match call.function:
+        case Function.ROWS:
+            return pa.array(lanes[ROWS])
+        case Function.COUNT:
+            return pa.array(lanes[f"count:{name}"])
+        case Function.SUM if f"double:{name}" in lanes:
+            return pa.array(lanes[f"double:{name}"], mask=lanes[f"count:{name}"] == 0)
+        case Function.SUM:
+            return _exact_sum(call, cells)
+        case Function.MIN | Function.MAX:
+            words, valid = lanes[f"{call.function}:{name}"], lanes[f"count:{name}"] > 0
+            return from_words(words, arrow_type(call.result), cells.dictionaries.get(name), valid)
+        case Function.SPREAD:
+            return pa.array(lanes[f"squares:{name}"], mask=lanes[f"count:{name}"] == 0)
+        case _:
+            return _from_detail(call, cells)
+
+
+def _from_detail(call: Call, cells: Cells) -> pa.Array:
+    count = len(cells)
+    if call.function is Function.COUNT_DISTINCT:
+        return pa.array(np.bincount(_detail(cells, f"distinct:{call.argument}").cells, minlength=count))
+    if call.function is Function.APPROX_DISTINCT:
+        registers = _detail(cells, f"registers:{call.argument}")
+        return pa.array(hll_estimates(registers.cells, registers.weights, count))
+    buckets = _detail(cells, f"histogram:{call.argument}")
+    codes = quantile_codes(buckets.cells, buckets.codes, buckets.weights, count, call.parameter or 0.0)
+    known = np.bincount(buckets.cells, minlength=count) > 0
+    return pa.array(histogram_values(codes), mask=~known)
+
+
+def _detail(cells: Cells, name: str) -> Detail:
+    none = np.empty(0, np.int64)
+    return cells.details.get(name, Detail(none, none, none))
+
+
+def _exact_sum(call: Call, cells: Cells) -> pa.Array:
+    total = sum_of(cells.lanes, call.argument)
+    assert total is not None
+    missing = cells.lanes[f"count:{call.argument}"] == 0
+    target = arrow_type(call.result)
+    if pt.is_decimal(target):
+        scale = sum(argument.type.scale for argument in call.arguments if argument is not None and argument.type)
+        if total.dtype != object and scale == target.scale and target.precision >= 19:
+            return to_decimals(total, target, missing)
+        return pa.array(_decimals(total, scale, call.result), target, mask=missing)
+    if total.dtype == object:
+        if any(not -_LARGEST <= value < _LARGEST for value in total):
+            raise SumOverflow("a sum does not fit into 64 bits")
+        total = total.astype(np.int64)
+    return pa.array(total, mask=missing)
+
+
+def _decimals(values: Array, scale: int, type_: DataType) -> Sequence[Decimal]:
+    unit, limit = Decimal(1).scaleb(-type_.scale), Decimal(10) ** (type_.precision - type_.scale)
+    found = [_CONTEXT.quantize(Decimal(int(value)).scaleb(-scale, _CONTEXT), unit) for value in values]
+    if any(abs(value) >= limit for value in found):
+        raise SumOverflow(f"a sum does not fit into {type_.ddl()}")
+    return found

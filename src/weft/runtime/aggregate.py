@@ -1,0 +1,265 @@
+"""The probe stage for aggregation: windows that the watermark has passed are merged from slices and written.
+
+Every partition knows the batch's newest event times, so windows end in the very batch that moves the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+
+from weft.kernels.cells import LAST, Cells, concat, reduce_lanes
+from weft.kernels.close import (
+    Closing,
+    SessionQuery,
+    close_sessions,
+    close_sliding,
+    closing_windows,
+    has_slot,
+    in_order,
+    number_sessions,
+    one_bit_sets,
+)
+from weft.kernels.pair_cells import PairPlan, Side, Windows, link_groups, pair_cells
+from weft.kernels.words import Flags, Longs
+from weft.plan.shared import StoreId
+from weft.runtime.slice_state import load_cells, only_groups
+from weft.runtime.task import AggregateClose, BatchTask, Program
+from weft.runtime.watermark import advance, closed_until
+from weft.state.bucket import Bucket
+from weft.state.segment import WindowResult
+from weft.state.slices import write_slices
+
+
+@dataclass(slots=True)
+class Closed:
+    """Result files of windows that ended, and the session buckets whose sessions have not all ended."""
+
+    results: list[WindowResult] = field(default_factory=list)
+    open: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Windows with after < end <= upto end now; `upto` is None while nothing can end."""
+
+    after: int | None
+    upto: int | None
+
+
+def window_limits(program: Program, task: BatchTask, newest: Mapping[str, int]) -> dict[tuple[str, ...], Limits]:
+    """Which windows end in this batch, per set of streams."""
+    streams = {name: tag.stream for name, tag in program.streams.items()}
+    watermarks = advance(streams, task.watermarks, newest)
+    idle = task.idle - newest.keys()
+    return {
+        names: Limits(task.closed.get(names), closed_until(names, watermarks, idle=idle, before=task.closed.get(names)))
+        for names in program.window_streams()
+    }
+
+
+class SliceReader:
+    """Cells of a partition by store, read once per task."""
+
+    def __init__(self, program: Program, task: BatchTask, partition: int, buckets: Sequence[Bucket]) -> None:
+        self._program, self._task, self._partition = program, task, partition
+        self._buckets = buckets
+        self._known: dict[StoreId, tuple[list[Bucket], list[Cells]]] = {}
+
+    def of(self, store: StoreId) -> Cells | None:
+        """All cells of a store; None if there are none."""
+        cells = [part for _, part in self.parts(store)]
+        return concat(cells) if cells else None
+
+    def parts(self, store: StoreId) -> list[tuple[Bucket, Cells]]:
+        """The cells of a store by bucket; a bucket may have several parts."""
+        if store not in self._known:
+            side = self._program.slices[store].store.side
+            buckets, cells = list[Bucket](), list[Cells]()
+            for bucket in (bucket for bucket in self._buckets if bucket.store == store):
+                for part in load_cells(self._program, self._task, self._partition, buckets=[bucket], side=side):
+                    buckets.append(bucket)
+                    cells.append(part)
+            self._known[store] = (buckets, cells)
+        return list(zip(*self._known[store], strict=True))
+
+
+def close_windows(
+    program: Program, task: BatchTask, partition: int, *, buckets: Sequence[Bucket], newest: Mapping[str, int]
+) -> Closed:
+    """End the windows of all aggregating queries in one partition."""
+    closed = Closed()
+    limits = window_limits(program, task, newest)
+    reader = SliceReader(program, task, partition, buckets)
+    for each in program.aggregates:
+        now = limits[each.aggregate.streams]
+        sessions = [store for store in each.aggregate.stores if program.slices[store].store.side.session]
+        if now.upto is None or now.after == now.upto:
+            closed.open.update(bucket.path for bucket in buckets if bucket.store in sessions)
+            continue
+        made = list(_close(each, reader, now, closed))
+        if made:
+            closed.results.append(_write(each, task, partition, made))
+    return closed
+
+
+def _close(each: AggregateClose, reader: SliceReader, limits: Limits, closed: Closed) -> Iterator[Cells]:
+    assert limits.upto is not None
+    stores = each.aggregate.stores
+    if each.sliding and _may_close(each, limits):
+        cells = [reader.of(store) for store in stores]
+        begins = [part.slices for part in cells if part is not None]
+        if begins and all(part is not None for part in cells):
+            closings = closing_windows(np.concatenate(begins), each.sliding, after=limits.after, upto=limits.upto)
+            if len(stores) == 1:
+                yield from (part for whole in cells if whole is not None for part in close_sliding(whole, closings))
+            else:
+                left, right = (part for part in cells if part is not None)
+                yield from _close_pairs(left, right, closings, each.pairs)
+    if each.sessions:
+        parts = [reader.parts(store) for store in stores]
+        if len(stores) == 1:
+            yield from _close_sessions(parts[0], each.sessions, limits, closed)
+        else:
+            yield from _close_session_pairs(parts[0], parts[1], each, limits, closed)
+
+
+def _may_close(each: AggregateClose, limits: Limits) -> bool:
+    """Whether any window at all ends in these limits: if not, nothing need be read."""
+    if limits.after is None or limits.upto is None:
+        return True
+    shapes = {(query.size, query.slide) for query in each.sliding}
+    return any((limits.upto - size) // slide > (limits.after - size) // slide for size, slide in shapes)
+
+
+def _close_pairs(
+    left: Cells, right: Cells, closings: Sequence[Closing], plans: Mapping[int, PairPlan]
+) -> Iterator[Cells]:
+    """Both sides of each window closed for themselves, then multiplied key by key for each query."""
+    plan = next(iter(plans.values()))
+    keys = _join_keys(left, plan, 0)
+    *links, count = link_groups(left, right, keys)
+    left, right = in_order(left), in_order(right)
+    for closing in closings:
+        sides = [list(close_sliding(cells, [closing])) for cells in (left, right)]
+        for slot in closing.slots:
+            chosen = [_of_slot(side, slot) for side in sides]
+            if chosen[0] is None or chosen[1] is None:
+                continue
+            pair = [
+                Side(cells, link[cells.group]) for cells, link in zip(chosen, links, strict=True) if cells is not None
+            ]
+            windows = Windows(np.full(count, closing.start))
+            made = pair_cells(pair[0], pair[1], plans[slot], windows)
+            if made is not None:
+                yield replace(made, sets=one_bit_sets((slot,), left.sets.shape[1]))
+
+
+def _join_keys(cells: Cells, plan: PairPlan, side: int) -> int:
+    """How many of a side's group columns are join keys: all that are not GROUP BY keys."""
+    return len(cells.groups) - sum(1 for at, _ in plan.keys if at == side)
+
+
+def _of_slot(parts: Sequence[Cells], slot: int) -> Cells | None:
+    chosen = []
+    for part in parts:
+        rows = np.flatnonzero(has_slot(part.sets, slot)[part.classes])
+        if len(rows):
+            chosen.append(part.take(rows))
+    return concat(chosen) if chosen else None
+
+
+def _close_sessions(
+    parts: Sequence[tuple[Bucket, Cells]], queries: Sequence[SessionQuery], limits: Limits, closed: Closed
+) -> Iterator[Cells]:
+    if not parts:
+        return
+    assert limits.upto is not None
+    found = close_sessions(concat([cells for _, cells in parts]), queries, after=limits.after, upto=limits.upto)
+    _note_open(parts, found.open, closed)
+    yield from found.cells
+
+
+def _note_open(parts: Sequence[tuple[Bucket, Cells]], still_open: Flags, closed: Closed) -> None:
+    start = 0
+    for bucket, cells in parts:
+        if still_open[start : start + len(cells)].any():
+            closed.open.add(bucket.path)
+        start += len(cells)
+
+
+def _close_session_pairs(
+    left_parts: Sequence[tuple[Bucket, Cells]],
+    right_parts: Sequence[tuple[Bucket, Cells]],
+    each: AggregateClose,
+    limits: Limits,
+    closed: Closed,
+) -> Iterator[Cells]:
+    """Sessions of a join key go over the rows of both sides; those that end are multiplied side by side."""
+    assert limits.upto is not None
+    still_open = [np.zeros(sum(len(cells) for _, cells in parts), np.bool_) for parts in (left_parts, right_parts)]
+    if not left_parts or not right_parts:
+        _note_unpaired(left_parts or right_parts, each, limits, closed)
+        return
+    sides = [concat([cells for _, cells in parts]) for parts in (left_parts, right_parts)]
+    keys = _join_keys(sides[0], next(iter(each.pairs.values())), 0)
+    *links, _ = link_groups(sides[0], sides[1], keys)
+    for query in each.sessions:
+        mine = [np.flatnonzero(has_slot(cells.sets, query.slot)[cells.classes]) for cells in sides]
+        key = np.concatenate([links[n][sides[n].group[rows]] for n, rows in enumerate(mine)])
+        first = np.concatenate([sides[n].slices[rows] for n, rows in enumerate(mine)])
+        last = np.concatenate([sides[n].lanes[LAST][rows] for n, rows in enumerate(mine)])
+        order = np.lexsort((first, key))
+        numbers = np.empty(len(order), np.int64)
+        numbers[order], begins, ends = number_sessions(key[order], first[order], last[order], query.gap)
+        ended = ends + query.gap <= limits.upto
+        sessions = (numbers[: len(mine[0])], numbers[len(mine[0]) :])
+        for flags, rows, session in zip(still_open, mine, sessions, strict=True):
+            flags[rows[~ended[session]]] = True
+        if limits.after is not None:
+            ended &= ends + query.gap > limits.after
+        pair = [_session_side(sides[n], mine[n], sessions[n], ended) for n in (0, 1)]
+        made = pair_cells(pair[0], pair[1], each.pairs[query.slot], Windows(begins, ends))
+        if made is not None:
+            yield replace(made, sets=one_bit_sets((query.slot,), sides[0].sets.shape[1]))
+    for parts, flags in zip((left_parts, right_parts), still_open, strict=True):
+        _note_open(parts, flags, closed)
+
+
+def _note_unpaired(parts: Sequence[tuple[Bucket, Cells]], each: AggregateClose, limits: Limits, closed: Closed) -> None:
+    """With rows on one side only nothing joins, but what is young may still meet rows of the other side."""
+    assert limits.upto is not None
+    longest = max(query.gap for query in each.sessions)
+    for bucket, cells in parts:
+        if (cells.lanes[LAST] + longest > limits.upto).any():
+            closed.open.add(bucket.path)
+
+
+def _session_side(cells: Cells, rows: Longs, session: Longs, ended: Flags) -> Side:
+    """Cells of ended sessions, merged by session and group."""
+    kept = ended[session]
+    rows, session = rows[kept], session[kept]
+    groups = max(cells.group_count, 1)
+    keys, target = np.unique(session * groups + cells.group[rows], return_inverse=True)
+    lanes, details = reduce_lanes(cells, rows, target.astype(np.int64), len(keys))
+    merged = replace(
+        cells,
+        slices=keys // groups,
+        classes=np.zeros(len(keys), np.int64),
+        group=keys % groups,
+        lanes=lanes,
+        details=details,
+    )
+    return Side(merged, keys // groups)
+
+
+def _write(each: AggregateClose, task: BatchTask, partition: int, made: Sequence[Cells]) -> WindowResult:
+    cells = concat(made)
+    cells = only_groups(cells, np.unique(cells.group))
+    path = f"{task.batch:012d}/w{partition}-{task.attempt}-{uuid4().hex[:12]}.arrow"
+    size = write_slices(Path(task.data) / path, [cells], epoch=task.batch, words=cells.sets.shape[1])
+    return WindowResult(path, each.aggregate.id, len(cells), size)

@@ -1,0 +1,103 @@
+"""A partition's view of stores of slices: loading their cells, and merging small files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from weft.kernels.bitset import to_words
+from weft.kernels.cells import LAST, Cells, compact, concat, reduce_lanes
+from weft.kernels.close import number_sessions
+from weft.kernels.hash_space import hash_range
+from weft.plan.changelog import Slots
+from weft.plan.shared import SliceSide, StoreId
+from weft.runtime.tag_slices import route_hashes, write_cells
+from weft.runtime.task import BatchTask, Program
+from weft.state.bucket import Bucket
+from weft.state.slices import read_slices
+
+Array = np.ndarray[Any, Any]
+
+
+def load_cells(
+    program: Program, task: BatchTask, partition: int, *, buckets: Iterable[Bucket], side: SliceSide
+) -> list[Cells]:
+    """This partition's cells in some buckets of a store, one value per bucket part: only classes that still mean a
+    live query, only groups in the partition's range of hash space."""
+    low, high = hash_range(partition, task.partitions)
+    found = []
+    for bucket in buckets:
+        numbers = [n for n, part in enumerate(bucket.parts) if part.rows and part.low <= high and part.high >= low]
+        for number, (cells, epoch) in zip(numbers, read_slices(Path(task.data) / bucket.path, numbers), strict=True):
+            part = bucket.parts[number]
+            meaning = program.live if epoch == task.batch else task.masks.get(epoch, Slots(0))
+            cells = with_meaning(cells, meaning, program.words)
+            if low > part.low or part.high > high:
+                cells = _in_range(cells, side, low, high)
+            if len(cells):
+                found.append(cells)
+    return found
+
+
+def with_meaning(cells: Cells, meaning: Slots, words: int) -> Cells:
+    """The cells with query-sets of `words` words, ANDed with a changelog-set; cells for nobody are left out."""
+    sets = cells.sets[:, :words]
+    if sets.shape[1] < words:
+        sets = np.hstack([sets, np.zeros((len(sets), words - sets.shape[1]), np.uint64)])
+    sets = sets & to_words(Slots(meaning & ((1 << 64 * words) - 1)), words)
+    cells = replace(cells, sets=sets)
+    kept = np.asarray(sets.any(axis=1))
+    return cells if kept.all() else cells.take(np.flatnonzero(kept[cells.classes]))
+
+
+def _in_range(cells: Cells, side: SliceSide, low: int, high: int) -> Cells:
+    hashes = route_hashes(cells, side)
+    mine = (hashes >= np.uint64(low)) & (hashes <= np.uint64(high))
+    return only_groups(cells.take(np.flatnonzero(mine[cells.group])), np.flatnonzero(mine))
+
+
+def only_groups(cells: Cells, groups: Array) -> Cells:
+    """The cells, all of which are of these groups, without the others."""
+    numbers = np.full(cells.group_count, -1, np.int64)
+    numbers[groups] = np.arange(len(groups))
+    rows = pa.array(groups)
+    columns = tuple(column.take(rows) for column in cells.groups)
+    return replace(cells, groups=columns, group_count=len(groups), group=numbers[cells.group])
+
+
+def merge_slices(program: Program, task: BatchTask, partition: int, *, buckets: Sequence[Bucket]) -> list[Bucket]:
+    """This partition's share of some buckets of slices as one, tagged as of this batch."""
+    side = program.slices[buckets[0].store].store.side
+    parts = load_cells(program, task, partition, buckets=buckets, side=side)
+    if not parts:
+        return []
+    cells = concat(parts)
+    cells = _join_runs(cells, program, buckets[0].store) if side.session else compact(cells)
+    cells = only_groups(cells, np.unique(cells.group))
+    span = (min(bucket.min_time for bucket in buckets), max(bucket.max_time for bucket in buckets))
+    path = f"{task.batch:012d}/m{partition}-{task.attempt}-{uuid4().hex[:12]}.arrow"
+    return [write_cells(cells, side, task, path=path, span=span)]
+
+
+def _join_runs(cells: Cells, program: Program, store: StoreId) -> Cells:
+    """Runs of a class and group that are closer than the least gap become one."""
+    gap = min(family.gap for family in program.slices[store].families if family.gap is not None)
+    key = cells.classes * max(cells.group_count, 1) + cells.group
+    order = np.lexsort((cells.slices, key))
+    numbers, begins, _ = number_sessions(key[order], cells.slices[order], cells.lanes[LAST][order], gap)
+    lanes, details = reduce_lanes(cells, order, numbers, len(begins))
+    firsts = order[np.flatnonzero(np.diff(numbers, prepend=-1))]
+    return replace(
+        cells,
+        slices=begins,
+        classes=cells.classes[firsts],
+        group=cells.group[firsts],
+        lanes=lanes,
+        details=details,
+    )

@@ -1,0 +1,95 @@
+"""The tag stage for aggregation: rows of a stream → cells of slices, cut by destination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from weft.kernels.bitset import from_words, to_words
+from weft.kernels.cells import Cells, split_groups
+from weft.kernels.collect import RowBatch, collect
+from weft.kernels.evaluate import EvaluationError
+from weft.kernels.hash_space import hash_range
+from weft.kernels.keys import hash_keys
+from weft.plan.changelog import NO_SLOTS, Slots
+from weft.plan.expression import Expression, to_sql
+from weft.plan.shared import SliceSide
+from weft.runtime.tagged import Keys, Tagged, rows_by_part, without_failing
+from weft.runtime.task import BatchTask, SliceTag
+from weft.state.bucket import Bucket, Part
+from weft.state.slices import write_slices
+
+Array = np.ndarray[Any, Any]
+
+
+def fill_slices(tagged: Tagged, slices: SliceTag) -> Bucket | None:
+    """Accumulate the rows that a store's queries want and write the cells; None if there are none."""
+    sets = tagged.sets & to_words(slices.store.slots, tagged.program.words)
+    try:
+        rows = _rows(tagged, slices, sets, {})
+    except EvaluationError:
+        sets = without_failing(tagged, slices.users, sets)
+        rows = _rows(tagged, slices, sets, rows_by_part(slices.users, sets))
+    if rows is None:
+        return None
+    cells = collect(rows, slices.families, slices.accumulators)
+    if cells is None:
+        return None
+    path = f"{tagged.task.batch:012d}/{slices.store.id}-{tagged.task.attempt}-{uuid4().hex[:12]}.arrow"
+    span = (int(rows.times.min()), int(rows.times.max()))
+    return write_cells(cells, slices.store.side, tagged.task, path=path, span=span)
+
+
+def _rows(tagged: Tagged, slices: SliceTag, sets: Array, users: Mapping[Expression, Array]) -> RowBatch | None:
+    """The wanted rows with what is computed from them; rows whose join key is NULL never join and are left out."""
+    side = slices.store.side
+    wanted = np.flatnonzero(sets[:, 0]) if sets.shape[1] == 1 else np.flatnonzero(sets.any(axis=1))
+    keys = Keys(tagged.rows, wanted, users)
+    groups = keys.values(side.keys)
+    if side.joined:
+        valid = hash_keys(groups[: side.route]).valid
+        if valid is not None:
+            wanted = wanted[valid]
+            keys = Keys(tagged.rows, wanted, users)
+            groups = [column.filter(pa.array(valid)) for column in groups]
+    if len(wanted) == 0:
+        return None
+    arguments = {to_sql(part): part for _, part in slices.store.accumulators if part is not None}
+    columns = keys.values(tuple(arguments.values()))
+    return RowBatch(
+        sets=np.take(sets, wanted, axis=0),
+        times=tagged.times[wanted],
+        groups=tuple(groups),
+        arguments=dict(zip(arguments, columns, strict=True)),
+    )
+
+
+def write_cells(cells: Cells, side: SliceSide, task: BatchTask, *, path: str, span: tuple[int, int]) -> Bucket:
+    """Write cells as a bucket of slices with one part per partition; `span` is the time of their rows."""
+    ranges = [hash_range(partition, task.partitions) for partition in range(task.partitions)]
+    lows = np.array([low for low, _ in ranges], np.uint64)
+    owner = np.searchsorted(lows, route_hashes(cells, side), side="right") - 1
+    parts = split_groups(cells, owner, len(ranges))
+    described = [_describe(part, *limits, span) for part, limits in zip(parts, ranges, strict=True)]
+    size = write_slices(Path(task.data) / path, parts, epoch=task.batch, words=cells.sets.shape[1])
+    return Bucket(path, side.store, side.stream, task.batch, tuple(described), size)
+
+
+def route_hashes(cells: Cells, side: SliceSide) -> Array:
+    """Where each group belongs in hash space: by the keys the store is partitioned by."""
+    if side.route == 0:
+        return np.zeros(cells.group_count, np.uint64)
+    hashes: Array = hash_keys(cells.groups[: side.route]).h
+    return hashes
+
+
+def _describe(cells: Cells, low: int, high: int, span: tuple[int, int]) -> Part:
+    if len(cells) == 0:
+        return Part(low, high, 0, 0, 0, NO_SLOTS)
+    slots = Slots(from_words(np.bitwise_or.reduce(cells.sets, axis=0)))
+    return Part(low, high, len(cells), span[0], span[1], slots)
