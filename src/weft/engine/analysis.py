@@ -6,36 +6,48 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import TypeMismatch
-from weft.plan.expression import Expression, Opaque, conjuncts
+from weft.plan.expression import Opaque, conjuncts
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
 from weft.runtime.results import expression_types
+from weft.runtime.task import computed_parts
 
 
 def check_types(query: BoundQuery, streams: Mapping[str, Stream], spark: Any) -> BoundQuery:
     """The query if all its parts have types; asks Spark only where the binder could not tell."""
     for number, relation in enumerate(query.relations):
         predicates = [part for part in conjuncts(relation.predicate) if isinstance(part, Opaque)]
-        keys = [pair.left if number == 0 else pair.right for pair in query.keys]
-        _check_relation(streams[relation.stream], predicates, [key for key in keys if isinstance(key, Opaque)], spark)
+        computed = [part for part in computed_parts(query, number) if isinstance(part, Opaque)]
+        _check_relation(streams[relation.stream], predicates, computed, spark)
     unknown = [output.sql for output in query.outputs if output.type is None]
-    if unknown:
-        fields = [
-            (f"{number}.{name}", field.type.ddl())
-            for number, relation in enumerate(query.relations)
-            for name in relation.columns
-            if (field := streams[relation.stream].schema.find(name)) is not None
-        ]
-        windows = [("window_start", "timestamp"), ("window_end", "timestamp")] if query.sliding else []
-        expression_types(spark, fields + windows, unknown)
+    having = None if query.aggregation is None else query.aggregation.having
+    if unknown or having is not None:
+        windows = [("window_start", "timestamp"), ("window_end", "timestamp")]
+        fields = _result_fields(query, streams) + (windows if query.sliding or query.session else [])
+        types = expression_types(spark, fields, unknown + ([having] if having is not None else []))
+        if having is not None and types[-1] != "boolean":
+            raise TypeMismatch(f"HAVING condition has type {types[-1]}, not boolean", hint="Compare it with something.")
     return query
 
 
-def _check_relation(stream: Stream, predicates: list[Opaque], keys: list[Expression], spark: Any) -> None:
+def _result_fields(query: BoundQuery, streams: Mapping[str, Stream]) -> list[tuple[str, str]]:
+    """Names and types of what the SELECT list is over."""
+    if query.aggregation is not None:
+        keys = [(f"g{number}", key.type.ddl()) for number, key in enumerate(query.aggregation.keys)]
+        return keys + [(f"a{number}", call.result.ddl()) for number, call in enumerate(query.aggregation.calls)]
+    return [
+        (f"{number}.{name}", field.type.ddl())
+        for number, relation in enumerate(query.relations)
+        for name in relation.columns
+        if (field := streams[relation.stream].schema.find(name)) is not None
+    ]
+
+
+def _check_relation(stream: Stream, predicates: list[Opaque], keys: list[Opaque], spark: Any) -> None:
     if not predicates and not keys:
         return
     fields = [(field.name, field.type.ddl()) for field in stream.schema]
-    texts = [part.sql for part in predicates] + [key.sql for key in keys if isinstance(key, Opaque)]
+    texts = [part.sql for part in predicates] + [key.sql for key in keys]
     for part, type_ in zip(predicates, expression_types(spark, fields, texts), strict=False):
         if type_ != "boolean":
             raise TypeMismatch(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from weft.optimize.slices import slice_sides
 from weft.optimize.weave import is_swapped, sides_of
 from weft.plan.changelog import LiveQuery, QueryRecord, Slots
 from weft.plan.expression import to_sql
 from weft.plan.query import BoundQuery, Relation
-from weft.plan.shared import SharedJoin, SharedPlan, Store, join_id, key_text
+from weft.plan.shared import SessionJoin, SharedJoin, SharedPlan, SliceStore, Store, join_id, key_text, session_id
 from weft.plan.window import window_text
 
 _MANY = 8
@@ -17,7 +18,8 @@ _MANY = 8
 def explain_plan(plan: SharedPlan) -> str:
     """All streams, stores and joins with the queries they serve."""
     lines = [
-        f"shared plan: {len(plan.queries)} queries, {len(plan.stores)} stores, {len(plan.joins)} joins, "
+        f"shared plan: {len(plan.queries)} queries, {len(plan.stores) + len(plan.slice_stores)} stores, "
+        f"{len(plan.joins) + len(plan.session_joins)} joins, {len(plan.aggregates)} aggregates, "
         f"query-sets of {plan.words} x 64 bits"
     ]
     for store in plan.stores:
@@ -28,12 +30,40 @@ def explain_plan(plan: SharedPlan) -> str:
     for join in plan.joins:
         lines.append(f"  join {join.id}: store {join.left} x store {join.right}, {_condition(plan, join)}")
         lines.append(f"    serves {_names(plan, join.slots)}")
+    for session in plan.session_joins:
+        lines.append(
+            f"  session join {session.id}: store {session.left} x store {session.right}, {_condition(plan, session)}"
+        )
+        lines.append(f"    serves {_names(plan, session.slots)}")
+    for slices in plan.slice_stores:
+        lines += _slices_lines(plan, slices)
+    for aggregate in plan.aggregates:
+        lines.append(f"  aggregate {aggregate.id}: from {' x '.join(f'slices {store}' for store in aggregate.stores)}")
+        lines.append(f"    serves {_names(plan, aggregate.slots)}")
     return "\n".join(lines)
+
+
+def _slices_lines(plan: SharedPlan, slices: SliceStore) -> Iterator[str]:
+    yield f"  slices {slices.id}: {_slices_text(slices)}"
+    calls = (f"{function} {'' if part is None else to_sql(part)}".strip() for function, part in slices.accumulators)
+    yield f"    accumulates {', '.join(('rows', *calls))}"
+    for family in slices.families:
+        by = f"classes by {', '.join(family.columns)}" if family.columns else "classes of mixed predicates"
+        yield f"    {by}: {_names(plan, family.slots)}"
+
+
+def _slices_text(slices: SliceStore) -> str:
+    side = slices.side
+    role = f" (as relation {side.role + 1} of self-joins)" if side.role else ""
+    kind = "sessions" if side.session else "slices"
+    return f"{side.stream}{role}, {kind} by {key_text(side.keys) or 'nothing'}"
 
 
 def explain_query(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> str:
     """One query: its relations, where their rows are, and who else uses the same stores and join."""
     lines = [f"query {record.name} ({record.id}): {_life(record)}", f"  {' '.join(query.sql.split())}"]
+    if query.aggregation is not None:
+        return "\n".join((*lines, *_aggregation_lines(record, query, plan)))
     sides = sides_of(query, record.route)
     for relation, side in zip(query.relations, sides, strict=True):
         lines.append(f"  {_relation_text(relation)}")
@@ -45,12 +75,27 @@ def explain_query(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> s
     if query.is_join:
         left, right = (sides[1], sides[0]) if is_swapped(sides) else (sides[0], sides[1])
         assert left.index is not None and right.index is not None
-        mine = join_id(left.store, left.index.id, right.store, right.index.id)
+        identity = (left.store, left.index.id, right.store, right.index.id)
+        mine = join_id(*identity) if query.session is None else session_id(*identity)
         keys = " AND ".join(f"{to_sql(pair.left)} = {to_sql(pair.right)}" for pair in query.keys)
         lines.append(f"  join {mine} on {keys}")
-        lines += [f"    shared with {_others(plan, j.slots, record)}" for j in plan.joins if j.id == mine]
+        users = {join.id: join.slots for join in plan.joins} | {join.id: join.slots for join in plan.session_joins}
+        lines += [f"    shared with {_others(plan, users[mine], record)}"] if mine in users else []
     lines += [f"  notice: {notice}" for notice in query.notices]
     return "\n".join(lines)
+
+
+def _aggregation_lines(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> Iterator[str]:
+    """Where each relation accumulates, and who else is counted in the same slices."""
+    sides = slice_sides(query)
+    for relation, side in zip(query.relations, sides, strict=True):
+        yield f"  {_relation_text(relation)}"
+        for slices in (slices for slices in plan.slice_stores if slices.id == side.store):
+            yield f"    slices {slices.id}: {_slices_text(slices)}; shared with {_others(plan, slices.slots, record)}"
+    if query.is_join:
+        keys = " AND ".join(f"{to_sql(pair.left)} = {to_sql(pair.right)}" for pair in query.keys)
+        yield f"  per window and key, both sides multiplied on {keys}: no pairs are built"
+    yield from (f"  notice: {notice}" for notice in query.notices)
 
 
 def _life(record: QueryRecord) -> str:
@@ -73,7 +118,7 @@ def _store_text(store: Store) -> str:
     return f"{store.stream}{role}, {route}"
 
 
-def _condition(plan: SharedPlan, join: SharedJoin) -> str:
+def _condition(plan: SharedPlan, join: SharedJoin | SessionJoin) -> str:
     left = next(index for index in plan.store(join.left).indexes if index.id == join.left_index)
     right = next(index for index in plan.store(join.right).indexes if index.id == join.right_index)
     return f"{key_text(left.key)} = {key_text(right.key)}"

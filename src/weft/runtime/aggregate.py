@@ -125,7 +125,7 @@ def _close(each: AggregateClose, reader: SliceReader, limits: Limits, closed: Cl
         if len(stores) == 1:
             yield from _close_sessions(parts[0], each.sessions, limits, closed)
         else:
-            yield from _close_session_pairs(parts[0], parts[1], each, limits, closed)
+            yield from _close_session_pairs(parts, each, limits, closed)
 
 
 def _may_close(each: AggregateClose, limits: Limits) -> bool:
@@ -193,19 +193,15 @@ def _note_open(parts: Sequence[tuple[Bucket, Cells]], still_open: Flags, closed:
 
 
 def _close_session_pairs(
-    left_parts: Sequence[tuple[Bucket, Cells]],
-    right_parts: Sequence[tuple[Bucket, Cells]],
-    each: AggregateClose,
-    limits: Limits,
-    closed: Closed,
+    parts: Sequence[Sequence[tuple[Bucket, Cells]]], each: AggregateClose, limits: Limits, closed: Closed
 ) -> Iterator[Cells]:
     """Sessions of a join key go over the rows of both sides; those that end are multiplied side by side."""
     assert limits.upto is not None
-    still_open = [np.zeros(sum(len(cells) for _, cells in parts), np.bool_) for parts in (left_parts, right_parts)]
-    if not left_parts or not right_parts:
-        _note_unpaired(left_parts or right_parts, each, limits, closed)
+    if not all(parts):
+        _note_unpaired([part for side in parts for part in side], each, limits, closed)
         return
-    sides = [concat([cells for _, cells in parts]) for parts in (left_parts, right_parts)]
+    sides = [concat([cells for _, cells in side]) for side in parts]
+    still_open = [np.zeros(len(side), np.bool_) for side in sides]
     keys = _join_keys(sides[0], next(iter(each.pairs.values())), 0)
     *links, _ = link_groups(sides[0], sides[1], keys)
     for query in each.sessions:
@@ -226,8 +222,8 @@ def _close_session_pairs(
         made = pair_cells(pair[0], pair[1], each.pairs[query.slot], Windows(begins, ends))
         if made is not None:
             yield replace(made, sets=one_bit_sets((query.slot,), sides[0].sets.shape[1]))
-    for parts, flags in zip((left_parts, right_parts), still_open, strict=True):
-        _note_open(parts, flags, closed)
+    for side, flags in zip(parts, still_open, strict=True):
+        _note_open(side, flags, closed)
 
 
 def _note_unpaired(parts: Sequence[tuple[Bucket, Cells]], each: AggregateClose, limits: Limits, closed: Closed) -> None:

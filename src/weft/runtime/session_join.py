@@ -61,7 +61,7 @@ def close_session_join(
     ]
     key = _key_numbers(sides)
     still_open = [np.zeros(len(side), np.bool_) for side in sides]
-    found = [_close(query, sides, key, limits, still_open) for query in each.queries]
+    found = [_close(query, sides, key, limits=limits, still_open=still_open) for query in each.queries]
     paths = {
         side.parts[number][0]
         for side, flags in zip(sides, still_open, strict=True)
@@ -127,7 +127,7 @@ def _key_numbers(sides: Sequence[_Rows]) -> tuple[Array, Array]:
 
 
 def _close(
-    query: SessionQuery, sides: Sequence[_Rows], key: tuple[Array, Array], limits: Limits, still_open: list[Array]
+    query: SessionQuery, sides: Sequence[_Rows], key: tuple[Array, Array], *, limits: Limits, still_open: list[Array]
 ) -> dict[str, Array]:
     assert limits.upto is not None
     mine = [np.flatnonzero(has_slot(side.sets, query.slot)) for side in sides]

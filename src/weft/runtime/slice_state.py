@@ -34,10 +34,10 @@ def load_cells(
     found = []
     for bucket in buckets:
         numbers = [n for n, part in enumerate(bucket.parts) if part.rows and part.low <= high and part.high >= low]
-        for number, (cells, epoch) in zip(numbers, read_slices(Path(task.data) / bucket.path, numbers), strict=True):
+        for number, (stored, epoch) in zip(numbers, read_slices(Path(task.data) / bucket.path, numbers), strict=True):
             part = bucket.parts[number]
             meaning = program.live if epoch == task.batch else task.masks.get(epoch, Slots(0))
-            cells = with_meaning(cells, meaning, program.words)
+            cells = with_meaning(stored, meaning, program.words)
             if low > part.low or part.high > high:
                 cells = _in_range(cells, side, low, high)
             if len(cells):
