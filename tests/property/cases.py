@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
-from tests.property.data import DECIMAL, Row, from_micros
+from tests.property.data import DECIMAL, Row, from_micros, to_micros
 from tests.property.oracle import Lifetime, Oracle
 from tests.property.spec import (
+    Call,
     Col,
+    Grouping,
+    GroupKey,
+    Having,
     Key,
     Lit,
     OutputColumn,
     Predicate,
+    Product,
     QuerySpec,
     RelationSpec,
     Scalar,
@@ -74,7 +79,29 @@ def self_join(window: Window) -> QuerySpec:
     return replace(join(window, window), relations=relations)
 
 
-def schedule(*batches: dict[str, Sequence[Row]], lateness: int = 10**9) -> Schedule:
+def call(function: str, of: Scalar | Product | None = None, type_: DataType = BIGINT) -> Call:
+    """An aggregate."""
+    return Call(function, of, type_)
+
+
+def aggregate(
+    window: Window, *calls: Call, by: tuple[Scalar, ...] = (), having: Having | None = None, joined: bool = False
+) -> QuerySpec:
+    """Keys, calls (COUNT(*) if none is given) and both edges, from stream l or its join with r on k."""
+    plain = join(window, window) if joined else select(window)
+    keys = tuple(GroupKey(number) for number in range(len(by)))
+    edges = (WindowEdge("window_start"), WindowEdge("window_end"))
+    outputs: tuple[OutputColumn, ...] = (*keys, *(calls or (call("count"),)), *edges)
+    return replace(plain, outputs=outputs, grouping=Grouping(by, having, in_group_by=False))
+
+
+def windows(rows: Sequence[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """Rows with instants as microseconds, sorted."""
+    plain = [tuple(to_micros(value) if isinstance(value, datetime) else value for value in found) for found in rows]
+    return sorted(plain, key=repr)
+
+
+def schedule(*batches: Mapping[str, Sequence[Row]], lateness: int = 10**9) -> Schedule:
     """Batches over the streams l and r, each of one piece."""
     steps = tuple(Batch({name: (tuple(rows),) for name, rows in batch.items()}) for batch in batches)
     return Schedule(0, (stream("l", lateness), stream("r", lateness)), 1, steps)

@@ -69,8 +69,8 @@ class World:
     domains: Mapping[Kind, tuple[Value, ...]]
 
     def is_small(self, kind: Kind) -> bool:
-        """Whether arithmetic on this type's domain cannot overflow."""
-        return all(isinstance(value, int) and abs(value) < 1000 for value in self.domains[kind])
+        """Whether arithmetic on this type's domain can neither overflow nor lose small values beside large ones."""
+        return all(isinstance(value, int | float | Decimal) and -1000 < value < 1000 for value in self.domains[kind])
 
 
 def draw_world(random: Random) -> World:
@@ -150,6 +150,14 @@ def draw_rows(random: Random, stream: Stream, world: World, *, count: int) -> li
             row.append(None if random.random() < null_share[field.name] else drawn)
         rows.append(tuple(row))
     return rows
+
+
+def draw_last_row(random: Random, stream: Stream, world: World) -> Row:
+    """A row so far in the future that every window with earlier rows ends before it."""
+    (row,) = draw_rows(random, stream, world, count=1)
+    later = world.clock.base + 3 * (world.clock.span + 10 * max(world.clock.durations)) + random.randint(0, 3)
+    times = {stream.time: from_micros(later) + stream.lateness}
+    return tuple(times.get(field.name, value) for field, value in zip(stream.schema, row, strict=True))
 
 
 def _draw_times(random: Random, stream: Stream, clock: Clock, count: int) -> list[datetime]:

@@ -11,9 +11,11 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
+from tests.property.features import AGGREGATIONS, Features
 from tests.property.harness_api import OpenHarness
 from tests.property.reference import reference_for
 from tests.property.run import play
@@ -26,7 +28,9 @@ EngineFor = Callable[[Schedule], OpenHarness]
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if all schedules passed, 1 if one failed."""
     options = _parse(arguments)
-    sizes = SMALL if options.small else Sizes(rows=options.rows)
+    sizes = replace(
+        SMALL if options.small else Sizes(rows=options.rows), features=Features(aggregations=options.aggregations)
+    )
     engine_for = _engine_for(options.harness)
     until = monotonic() + options.seconds
     seed = first = options.seed
@@ -49,6 +53,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=sys.maxsize, help="at most so many schedules")
     parser.add_argument("--rows", type=int, default=Sizes().rows, help="largest number of rows per stream")
     parser.add_argument("--small", action="store_true", help="small schedules, as on real Spark")
+    parser.add_argument(
+        "--aggregations",
+        action=argparse.BooleanOptionalAction,
+        default=AGGREGATIONS,
+        help="also aggregations and session windows",
+    )
     parser.add_argument("--shrink", type=float, default=60.0, help="seconds to make a failing schedule smaller")
     parser.add_argument(
         "--harness",

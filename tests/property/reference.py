@@ -12,31 +12,25 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.property.data import from_micros, to_micros
-from tests.property.evaluate import Tuple, compare, holds, value_of
+from tests.property.data import MICROSECOND, from_micros, to_micros
+from tests.property.evaluate import compare, holds, value_of
 from tests.property.harness_api import CRASH_POINTS, Inputs, OpenHarness, Row
-from tests.property.spec import Col, Key, QuerySpec, Range, Sliding, Unbounded, Value
+from tests.property.matches import Arrived, Match, Member, grouped_rows, plain_row, session_matches
+from tests.property.spec import Key, QuerySpec, Range, Session, Sliding, Unbounded
 from tests.property.text import weft_sql
 from tests.property.workload import Create, Schedule
 from weft.plan.stream import Stream
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """A tuple that was not late, with its event time in microseconds."""
-
-    stream: str
-    time: int
-    values: Tuple
-
-
 @dataclass(slots=True)
 class Running:
-    """A live query, what it has kept and what it has emitted."""
+    """A live query, what it has kept and what it has emitted; `waiting` are matches in windows yet to be reported."""
 
     query: QuerySpec
     start: int | None
     kept: tuple[list[Arrived], list[Arrived]] = field(default_factory=lambda: ([], []))
+    waiting: list[Match] = field(default_factory=list)
+    watermark: int | None = None
     emitted: list[Row] = field(default_factory=list)
 
 
@@ -73,7 +67,7 @@ class Reference:
         self._dropped.add(name)
 
     def batch(self, inputs: Inputs) -> None:
-        """Boundary, then every stream's new tuples, then the watermarks."""
+        """Boundary, then every stream's new tuples, then the watermarks and the windows they have passed."""
         assert not self._crashed
         self._boundary()
         tops = dict(self._top)
@@ -81,6 +75,9 @@ class Reference:
             for arrived in self._read(self._streams[stream], pieces, tops):
                 for running in self._live.values():
                     self._arrive(running, arrived)
+        for running in self._live.values():
+            if running.query.waits:
+                self._report(running, self._watermark(running.query, tops))
         self._top = tops
         self._batches += 1
 
@@ -141,12 +138,14 @@ class Reference:
         """Pair a tuple with all before it, in each role it can play; in a self-join also with itself."""
         relations = running.query.relations
         roles = [side for side in range(len(relations)) if self._wants(running, side, new)]
-        if len(relations) == 1:
+        if len(relations) == 1 and running.query.session is None:
             for _ in roles:
                 self._emit(running, (new,))
             return
         for side in roles:
             running.kept[side].append(new)
+        if running.query.session is not None:
+            return
         if 0 in roles:
             for other in running.kept[1]:
                 self._emit(running, (new, other))
@@ -167,11 +166,13 @@ class Reference:
             return
         window = query.sliding
         if window is None:
-            running.emitted.append(_output(query, pair, {}))
+            running.emitted.append(plain_row(query, Match(0, 0, pair)))
             return
-        for begin in self._windows(window, pair, running.start):
-            edges = {"window_start": from_micros(begin), "window_end": from_micros(begin + window.size)}
-            running.emitted.append(_output(query, pair, edges))
+        matches = [Match(begin, begin + window.size, pair) for begin in self._windows(window, pair, running.start)]
+        if query.grouping is not None:
+            running.waiting += matches
+        else:
+            running.emitted += [plain_row(query, match) for match in matches]
 
     def _keys_match(self, keys: Sequence[Key], pair: tuple[Arrived, ...]) -> bool:
         return all(
@@ -186,7 +187,7 @@ class Reference:
                 case Range(size=size):
                     if latest - tuple_.time >= size:
                         return False
-                case Sliding() | Unbounded() | None:
+                case Sliding() | Unbounded() | Session() | None:
                     pass
         distance, interval = pair[0].time - pair[1].time, query.interval
         if interval is None:
@@ -203,12 +204,37 @@ class Reference:
                 yield begin
             begin -= window.slide
 
+    def _watermark(self, query: QuerySpec, tops: Mapping[str, int]) -> int | None:
+        if not query.streams <= tops.keys():
+            return None
+        return min(tops[name] - self._streams[name].lateness // MICROSECOND for name in query.streams)
 
-def _output(query: QuerySpec, pair: tuple[Arrived, ...], edges: Mapping[str, Value]) -> Row:
-    return tuple(
-        pair[output.relation].values[output.name] if isinstance(output, Col) else edges[output.name]
-        for output in query.outputs
-    )
+    def _report(self, running: Running, watermark: int | None) -> None:
+        """Emit what is in the windows that end after the last watermark and not after this one."""
+        if watermark is None:
+            return
+        query, last = running.query, running.watermark
+        matches: Sequence[Match] = running.waiting
+        if query.session is not None:
+            matches = list(session_matches(query, running.kept, query.session.gap, cut=self._sessions))
+        closed = [match for match in matches if match.end <= watermark and (last is None or match.end > last)]
+        running.watermark = watermark
+        running.emitted += self._rows(query, closed)
+
+    def _rows(self, query: QuerySpec, closed: Sequence[Match]) -> list[Row]:
+        if query.grouping is None:
+            return [plain_row(query, match) for match in closed]
+        return grouped_rows(query, query.grouping, closed)
+
+    def _sessions(self, tuples: Sequence[Member], gap: int) -> list[list[Member]]:
+        """The tuples of one key, cut wherever two neighbours are a gap apart."""
+        sessions: list[list[Member]] = []
+        for member in sorted(tuples, key=lambda member: member[1].time):
+            if sessions and member[1].time - sessions[-1][-1][1].time < gap:
+                sessions[-1].append(member)
+            else:
+                sessions.append([member])
+        return sessions
 
 
 def reference_for(schedule: Schedule, engine: type[Reference] = Reference) -> OpenHarness:

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import assert_never
 
-from tests.property.data import to_batch
-from tests.property.harness_api import Harness, Inputs, OpenHarness, Row
+from tests.property.compare import compare_rows
+from tests.property.data import from_micros, to_batch
+from tests.property.harness_api import Harness, Inputs, OpenHarness
 from tests.property.oracle import Lifetime, Oracle
-from tests.property.spec import Col, QuerySpec
+from tests.property.spec import QuerySpec
 from tests.property.text import weft_sql
 from tests.property.workload import Batch, Check, Create, Drop, Reopen, Schedule, Sizes, Step, draw_schedule
-from weft.plan.types import Kind
-
-_SHOWN = 5
-_CLASSES: dict[Kind, type] = {
-    Kind.BIGINT: int,
-    Kind.INT: int,
-    Kind.STRING: str,
-    Kind.DECIMAL: Decimal,
-    Kind.DATE: date,
-    Kind.TIMESTAMP: datetime,
-    Kind.BOOLEAN: bool,
-    Kind.DOUBLE: float,
-}
 
 
 class Mismatch(AssertionError):
@@ -147,50 +130,10 @@ class _Player:
     def _describe(self, query: QuerySpec, lifetime: Lifetime) -> str:
         start = self.oracle.start(query, lifetime.first)
         since = "the beginning" if start is None else f"{start:%Y-%m-%d %H:%M:%S.%f}"
+        watermark = self.oracle.watermark(query, lifetime.end)
+        until = "none" if watermark is None else f"{from_micros(watermark):%Y-%m-%d %H:%M:%S.%f}"
         return (
             f"  seed:  {self.schedule.seed}\n  query: {query.name}: {weft_sql(query)}\n"
-            f"  lives: batches {lifetime.first} to {lifetime.end - 1}, complete from {since}; "
+            f"  lives: batches {lifetime.first} to {lifetime.end - 1}, complete from {since}, watermark {until}; "
             f"{self.batches} batches so far"
         )
-
-
-def compare_rows(query: QuerySpec, *, got: Sequence[Row], want: Sequence[Row]) -> str:
-    """What differs between two multisets of rows, also in the values' classes; empty if nothing."""
-    kinds = [output.type.kind if isinstance(output, Col) else Kind.TIMESTAMP for output in query.outputs]
-    if wrong := next((problem for row in got if (problem := _wrong_class(row, kinds))), ""):
-        return wrong
-    has_doubles = Kind.DOUBLE in kinds
-    left, right = (Counter(map(_canonical, rows) if has_doubles else map(tuple, rows)) for rows in (got, want))
-    if left == right:
-        return ""
-    missing, extra = right - left, left - right
-    return (
-        f"{len(got)} rows, must be {len(want)}: {missing.total()} missing, {extra.total()} too many"
-        + _sample("missing", missing)
-        + _sample("too many", extra)
-    )
-
-
-def _wrong_class(row: Row, kinds: Sequence[Kind]) -> str:
-    if len(row) != len(kinds):
-        return f"a row has {len(row)} values, must have {len(kinds)}: {row}"
-    for value, kind in zip(row, kinds, strict=True):
-        if value is not None and type(value) is not _CLASSES[kind]:
-            return f"a value of type {kind} is a {type(value).__name__}: {value!r} in {row}"
-        if isinstance(value, datetime) and value.tzinfo is None:
-            return f"a timestamp has no time zone: {value!r} in {row}"
-    return ""
-
-
-def _canonical(row: Row) -> Row:
-    """NaN is not equal to itself in Python, but is in a multiset of rows."""
-    return tuple("NaN" if isinstance(value, float) and math.isnan(value) else value for value in row)
-
-
-def _sample(title: str, rows: Counter[Row]) -> str:
-    lines = [f"\n  {title}: {count} × {_row_text(row)}" for row, count in list(rows.items())[:_SHOWN]]
-    return "".join(lines) + (f"\n  {title}: … {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else "")
-
-
-def _row_text(row: Row) -> str:
-    return "(" + ", ".join(str(value) if isinstance(value, datetime) else repr(value) for value in row) + ")"

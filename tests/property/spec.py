@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from typing import assert_never
 
-from weft.plan.types import DataType
+from weft.plan.types import INT, TIMESTAMP, DataType
 
 Value = bool | int | float | str | Decimal | date | datetime | None
 
@@ -142,7 +143,14 @@ class Unbounded:
     """Full history."""
 
 
-Window = Sliding | Range | Unbounded
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Tuples of one group, or of one join key, that are less than `gap` microseconds apart: [first, last + gap)."""
+
+    gap: int
+
+
+Window = Sliding | Range | Unbounded | Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +193,49 @@ class WindowEdge:
     name: str
 
 
-OutputColumn = Col | WindowEdge
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A column of relation 0 times a column of relation 1."""
+
+    left: Col
+    right: Col
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An aggregate: count, sum, min, max, avg, stddev, distinct or approx_distinct; `of` is None for COUNT(*)."""
+
+    function: str
+    of: Scalar | Product | None
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """The GROUP BY expression at this position, as an output."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Having:
+    """`call op constant` as the condition on a group."""
+
+    call: Call
+    op: str
+    constant: Lit
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Aggregation per window and keys; `in_group_by` writes the window there and not at the relation."""
+
+    keys: tuple[Scalar, ...]
+    having: Having | None
+    in_group_by: bool
+
+
+OutputColumn = Col | WindowEdge | GroupKey | Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +250,10 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
-    """A selection over one relation or an equi-join of two; windows are alike on both or ranges and unbounded."""
+    """A selection over one relation, an equi-join of two, or, with `grouping`, an aggregation over either.
+
+    Windows are alike on both relations or ranges and unbounded; an aggregation's are sliding or sessions.
+    """
 
     name: str
     relations: tuple[RelationSpec, ...]
@@ -208,6 +261,7 @@ class QuerySpec:
     interval: Interval | None
     outputs: tuple[OutputColumn, ...]
     style: Style
+    grouping: Grouping | None = None
 
     @property
     def sliding(self) -> Sliding | None:
@@ -216,6 +270,56 @@ class QuerySpec:
         return window if isinstance(window, Sliding) else None
 
     @property
+    def session(self) -> Session | None:
+        """The session window, if it has one."""
+        window = self.relations[0].window
+        return window if isinstance(window, Session) else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows are reported when the watermark passes the window's end, not as soon as they are known."""
+        return self.grouping is not None or self.session is not None
+
+    @property
     def streams(self) -> frozenset[str]:
         """Names of the streams it reads."""
         return frozenset(relation.stream for relation in self.relations)
+
+    def type_of_output(self, output: OutputColumn) -> DataType:
+        """The type of a result column."""
+        match output:
+            case Col(type=type_) | Call(type=type_):
+                return type_
+            case WindowEdge():
+                return TIMESTAMP
+            case GroupKey(number=number):
+                assert self.grouping is not None
+                return type_of(self.grouping.keys[number])
+            case _:
+                assert_never(output)
+
+
+def type_of(scalar: Scalar) -> DataType:
+    """The type of a value; arithmetic keeps that of its column."""
+    match scalar:
+        case Col(type=type_) | Lit(type=type_):
+            return type_
+        case Arith(left=left):
+            return left.type
+        case Length():
+            return INT
+        case _:
+            assert_never(scalar)
+
+
+def relation_of(scalar: Scalar) -> int:
+    """The relation a value is over; a constant is over any."""
+    match scalar:
+        case Col(relation=relation):
+            return relation
+        case Arith(left=column) | Length(of=column):
+            return column.relation
+        case Lit():
+            return 0
+        case _:
+            assert_never(scalar)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.property.features import Features
 from tests.property.harness_api import Inputs, Row
-from tests.property.reference import Arrived, Reference, Running, reference_for
+from tests.property.matches import Arrived
+from tests.property.reference import Reference, Running, reference_for
 from tests.property.run import Mismatch, play
 from tests.property.shrink import describe, shrink
 from tests.property.spec import Key, QuerySpec, Sliding
@@ -16,7 +18,7 @@ from tests.property.workload import Batch, Create, Schedule, Sizes, draw_schedul
 from weft.plan.stream import Stream
 
 SCHEDULES = 150
-SIZES = Sizes(rows=50, crowds=0.0)
+SIZES = Sizes(rows=50, crowds=0.0, features=Features(aggregations=False))
 
 
 class LateByOneTick(Reference):

@@ -12,8 +12,11 @@ from tests.property.spec import (
     And,
     Arith,
     Between,
+    Call,
     Col,
     Compare,
+    GroupKey,
+    Having,
     In,
     IsNull,
     Key,
@@ -24,17 +27,19 @@ from tests.property.spec import (
     Or,
     OutputColumn,
     Predicate,
+    Product,
     QuerySpec,
     Range,
     RelationSpec,
     Scalar,
+    Session,
     Sliding,
     Truth,
     Unbounded,
     Window,
     WindowEdge,
 )
-from weft.plan.types import Kind
+from weft.plan.types import TIMESTAMP, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,8 @@ def _not(negated: bool) -> str:
 def weft_sql(query: QuerySpec) -> str:
     """The text a user would give to `create`."""
     dialect = _spark(query)
-    relations = [_relation_sql(relation) for relation in query.relations]
+    bracketed = query.grouping is None or not query.grouping.in_group_by
+    relations = [_relation_sql(relation, bracketed=bracketed) for relation in query.relations]
     predicates = [predicate_sql(r.predicate, dialect) for r in query.relations if r.predicate is not None]
     text = f"SELECT {_outputs_sql(query, dialect)} FROM {relations[0]}"
     if len(relations) == 2:
@@ -104,7 +110,8 @@ def weft_sql(query: QuerySpec) -> str:
         if query.style.predicates_in_on:
             conditions, predicates = conditions + predicates, []
         text += f" JOIN {relations[1]} ON {' AND '.join(conditions)}"
-    return text + (f" WHERE {' AND '.join(predicates)}" if predicates else "")
+    text += f" WHERE {' AND '.join(predicates)}" if predicates else ""
+    return text + _grouping_sql(query, dialect)
 
 
 def _spark(query: QuerySpec) -> Dialect:
@@ -114,8 +121,8 @@ def _spark(query: QuerySpec) -> Dialect:
     return Dialect(column, spark_literal, "<=>")
 
 
-def _relation_sql(relation: RelationSpec) -> str:
-    window = f" {_window_sql(relation.window)}" if relation.window is not None else ""
+def _relation_sql(relation: RelationSpec, *, bracketed: bool) -> str:
+    window = f" {_window_sql(relation.window)}" if bracketed and relation.window is not None else ""
     return relation.stream + window + (f" AS {relation.alias}" if relation.alias else "")
 
 
@@ -129,6 +136,8 @@ def _window_sql(window: Window) -> str:
             return f"[RANGE {duration_sql(size)}]"
         case Unbounded():
             return "[UNBOUNDED]"
+        case Session(gap=gap):
+            return f"[SESSION {duration_sql(gap)}]"
         case _:
             assert_never(window)
 
@@ -168,14 +177,78 @@ def _shifted(column: str, micros: int) -> str:
 def _outputs_sql(query: QuerySpec, dialect: Dialect) -> str:
     if query.style.star:
         return "*"
-    names = Counter(output.name for output in query.outputs)
-    return ", ".join(_output_sql(query, index, dialect, names) for index in range(len(query.outputs)))
+    texts = [_output_sql(query, output, dialect) for output in query.outputs]
+    # Columns of two relations have one name in the result.
+    names = [
+        output.name if isinstance(output, Col) else text for output, text in zip(query.outputs, texts, strict=True)
+    ]
+    counts = Counter(names)
+    return ", ".join(
+        f"{text} AS out{index}" if query.style.aliased or counts[names[index]] > 1 else text
+        for index, text in enumerate(texts)
+    )
 
 
-def _output_sql(query: QuerySpec, index: int, dialect: Dialect, names: Counter[str]) -> str:
-    output: OutputColumn = query.outputs[index]
-    text = output.name if isinstance(output, WindowEdge) else dialect.column(output)
-    return f"{text} AS out{index}" if query.style.aliased or names[output.name] > 1 else text
+def _output_sql(query: QuerySpec, output: OutputColumn, dialect: Dialect) -> str:
+    match output:
+        case Col():
+            return dialect.column(output)
+        case WindowEdge(name=name):
+            return name
+        case GroupKey(number=number):
+            assert query.grouping is not None
+            return scalar_sql(query.grouping.keys[number], dialect)
+        case Call():
+            return call_sql(output, dialect)
+        case _:
+            assert_never(output)
+
+
+_FUNCTIONS = {"distinct": "COUNT(DISTINCT {})", "approx_distinct": "approx_count_distinct({})"}
+
+
+def call_sql(call: Call, dialect: Dialect) -> str:
+    """Text of an aggregate."""
+    match call.of:
+        case None:
+            argument = "*"
+        case Product(left=left, right=right):
+            argument = f"{dialect.column(left)} * {dialect.column(right)}"
+        case _:
+            argument = scalar_sql(call.of, dialect)
+    return _FUNCTIONS.get(call.function, f"{call.function.upper()}({{}})").format(argument)
+
+
+def _grouping_sql(query: QuerySpec, dialect: Dialect) -> str:
+    if query.grouping is None:
+        return ""
+    keys = [scalar_sql(key, dialect) for key in query.grouping.keys]
+    if query.grouping.in_group_by:
+        keys.append(_window_function_sql(query, dialect))
+    text = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return text + _having_sql(query.grouping.having, dialect)
+
+
+def _window_function_sql(query: QuerySpec, dialect: Dialect) -> str:
+    """The window as Spark users write it."""
+    relation = query.relations[0]
+    time = dialect.column(Col(0, relation.time, TIMESTAMP))
+    match relation.window:
+        case Sliding(size=size, slide=slide) if size == slide:
+            return f"window({time}, '{duration_sql(size).lower()}')"
+        case Sliding(size=size, slide=slide):
+            return f"window({time}, '{duration_sql(size).lower()}', '{duration_sql(slide).lower()}')"
+        case Session(gap=gap):
+            return f"session_window({time}, '{duration_sql(gap).lower()}')"
+        case window:
+            raise ValueError(f"no window of an aggregation: {window}")
+
+
+def _having_sql(having: Having | None, dialect: Dialect) -> str:
+    if having is None:
+        return ""
+    symbol = dialect.null_safe if having.op == "<=>" else having.op
+    return f" HAVING {call_sql(having.call, dialect)} {symbol} {dialect.literal(having.constant)}"
 
 
 def spark_literal(literal: Lit) -> str:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 
-from tests.property.data import Row, World, draw_rows, draw_streams, draw_world
+from tests.property.aggregates import draw_sibling
+from tests.property.data import Row, World, draw_last_row, draw_rows, draw_streams, draw_world
+from tests.property.features import Features
 from tests.property.harness_api import CRASH_POINTS
-from tests.property.queries import Features, draw_query
+from tests.property.queries import draw_query
 from tests.property.spec import QuerySpec
 from weft.plan.stream import Stream
 
@@ -125,12 +127,11 @@ class _Cast:
     leaving: list[str] = field(default_factory=list)
     free: list[str] = field(default_factory=list)
     everyone: list[str] = field(default_factory=list)
+    models: list[QuerySpec] = field(default_factory=list)
 
     def create(self, count: int) -> Create:
         """A request for so many queries, some under the name of one dropped earlier."""
-        queries = tuple(
-            draw_query(self.random, self._name(), self.streams, self.world, self.features) for _ in range(count)
-        )
+        queries = tuple(self._draw(self._name()) for _ in range(count))
         self.live += [query.name for query in queries]
         return Create(queries, together=count > 1 and self.random.random() < 0.7)
 
@@ -144,6 +145,16 @@ class _Cast:
         """Drops have taken effect, so their names are free."""
         self.free += self.leaving
         self.leaving.clear()
+
+    def _draw(self, name: str) -> QuerySpec:
+        """A query, now and then one that can share all the work of an earlier aggregation but the filter."""
+        if self.models and self.random.random() < 0.35:
+            model = self.random.choice(self.models)
+            return draw_sibling(self.random, name, model, self.streams, self.world, self.features)
+        query = draw_query(self.random, name, self.streams, self.world, self.features)
+        if query.grouping is not None:
+            self.models.append(query)
+        return query
 
     def _name(self) -> str:
         if self.free and self.random.random() < 0.7:
@@ -189,6 +200,8 @@ def _draw_inputs(random: Random, streams: Sequence[Stream], world: World, sizes:
         for batch, part in zip(inputs, _cut(random, rows, batches), strict=True):
             if part or random.random() < 0.5:
                 batch[stream.name] = tuple(_cut(random, part, random.choice((1, 1, 1, 2, 3))))
+    if sizes.features.aggregations and random.random() < 0.5:
+        inputs.append({stream.name: ((draw_last_row(random, stream, world),),) for stream in streams})
     return list(inputs)
 
 

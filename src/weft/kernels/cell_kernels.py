@@ -17,29 +17,27 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 @nb.njit(cache=True, nogil=True)
 def number_small(keys: Longs, space: int) -> tuple[Longs, Longs]:
-    """Dense numbers for keys in 0 … space − 1, and the key of each number; -1 stays -1."""
+    """Dense numbers for keys in 0 … space − 1, in the order of the keys, and the key of each number; -1 stays -1."""
     table = np.full(space, -1, np.int64)
-    numbers = np.empty(len(keys), np.int64)
+    for i in range(len(keys)):
+        if keys[i] >= 0:
+            table[keys[i]] = 0
     found = np.empty(min(space, len(keys)), np.int64)
     count = 0
-    for i in range(len(keys)):
-        key = keys[i]
-        if key < 0:
-            numbers[i] = -1
-            continue
-        number = table[key]
-        if number < 0:
-            number = count
-            table[key] = number
+    for key in range(space):
+        if table[key] == 0:
+            table[key] = count
             found[count] = key
             count += 1
-        numbers[i] = number
+    numbers = np.empty(len(keys), np.int64)
+    for i in range(len(keys)):
+        numbers[i] = table[keys[i]] if keys[i] >= 0 else -1
     return numbers, found[:count].copy()
 
 
 @nb.njit(cache=True, nogil=True)
 def number_large(keys: Longs) -> tuple[Longs, Longs]:
-    """The same for keys of any size, by hashing."""
+    """The same for keys of any size, by hashing; numbers come in the order in which keys first appear."""
     size = 64
     while size < 2 * len(keys):
         size *= 2
@@ -186,6 +184,9 @@ def add_spread(
         if t < 0 or count[s] == 0:
             continue
         before, more = out_count[t], count[s]
+        if before == 0:  # the formula would give NaN where the square of a mean is beyond the largest double
+            out_count[t], out_mean[t], out_squares[t] = more, mean[s], squares[s]
+            continue
         together = before + more
         apart = mean[s] - out_mean[t]
         out_squares[t] += squares[s] + apart * apart * (before * (more / together))
@@ -219,3 +220,59 @@ def repeat_details(cells: Longs, source: Longs, target: Longs) -> tuple[Longs, L
                 owners[at] = target[i]
                 at += 1
     return entries, owners
+
+
+ADD, KEEP_LEAST, KEEP_GREATEST = 0, 1, 2
+
+
+@nb.njit(cache=True, nogil=True)
+def merge_slices_into(cells, span, space, operation, values, out):  # type: ignore[no-untyped-def]
+    """Merge cells (slices, classes, groups) of slices in `span` into `out`, which has one row per class and one column
+    for each group of the range `space`."""
+    slices, classes, groups = cells
+    low, high = span
+    first, last = space
+    width = last - first
+    for i in range(len(slices)):
+        if slices[i] < low or slices[i] >= high or groups[i] < first or groups[i] >= last:
+            continue
+        at = classes[i] * width + groups[i] - first
+        if operation == ADD:
+            out[at] += values[i]
+        elif operation == KEEP_LEAST:
+            out[at] = min(out[at], values[i])
+        else:
+            out[at] = max(out[at], values[i])
+
+
+@nb.njit(cache=True, nogil=True)
+def merge_classes_into(offsets, members, width, operation, values, out):  # type: ignore[no-untyped-def]
+    """Merge rows of classes into rows of queries: query q has the classes members[offsets[q]:offsets[q + 1]]."""
+    for q in range(len(offsets) - 1):
+        to = q * width
+        for m in range(offsets[q], offsets[q + 1]):
+            start = members[m] * width
+            if operation == ADD:
+                for g in range(width):
+                    out[to + g] += values[start + g]
+            elif operation == KEEP_LEAST:
+                for g in range(width):
+                    out[to + g] = min(out[to + g], values[start + g])
+            else:
+                for g in range(width):
+                    out[to + g] = max(out[to + g], values[start + g])
+
+
+@nb.njit(cache=True, nogil=True)
+def chosen_slices(slices: Longs, low: int, high: int) -> Longs:
+    """Cells whose slice is in [low, high)."""
+    count = 0
+    for i in range(len(slices)):
+        count += int(low <= slices[i] and slices[i] < high)
+    rows = np.empty(count, np.int64)
+    at = 0
+    for i in range(len(slices)):
+        if low <= slices[i] and slices[i] < high:
+            rows[at] = i
+            at += 1
+    return rows

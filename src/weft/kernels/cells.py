@@ -1,9 +1,10 @@
 """Cells: partial aggregates per slice, query-set class and group, and everything that merges them.
 
 A cell has one value in each *lane*. What a lane holds and how two values merge is in its name: `n` counts rows;
-`count:x`, `sum0:x` … `sum3:x` (32-bit limbs of an exact sum) and `double:x` add up; `min:x`, `max:x` and `last` keep
-the least or greatest word (`kernels/words.py`); `mean:x` and `squares:x` go with `count:x`. *Details* are lists per
-cell: distinct words, registers of a sketch, buckets of a histogram.
+`count:x` those where x is not NULL (it may be missing: then there was no NULL, and `n` serves); `sum0:x` … `sum3:x`
+(32-bit limbs of an exact sum) and `double:x` add up; `min:x`, `max:x` and `last` keep the least or greatest word
+(`kernels/words.py`); `mean:x` and `squares:x` go with `count:x`. *Details* are lists per cell: distinct words,
+registers of a sketch, buckets of a histogram.
 
 A batch of rows is itself a set of cells, one per row: slicing rows, merging files and closing windows are one
 operation, `reduce_lanes`, with different targets.
@@ -34,6 +35,8 @@ from weft.kernels.words import Longs, unify
 
 Array = npt.NDArray[Any]
 Lanes = Mapping[str, Array]
+
+_LARGEST_SPACE = 1 << 62
 
 ROWS, LAST = "n", "last"
 LEAST, GREATEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
@@ -174,11 +177,11 @@ def group_rows(columns: Sequence[pa.Array], count: int) -> tuple[Longs, Longs]:
     space = 1
     for column in columns:
         mine, distinct = _codes(column)
-        codes = mine if codes is None else codes * distinct + mine
-        space = space * max(distinct, 1)
-        if space > 1 << 40:
+        if codes is not None and space * distinct > _LARGEST_SPACE:
             codes, found = number_keys(codes, space)
             space = len(found)
+        codes = mine if codes is None else codes * distinct + mine
+        space = space * max(distinct, 1)
     assert codes is not None
     numbers, _ = number_keys(codes, space)
     firsts = np.zeros(int(numbers.max()) + 1 if count else 0, np.int64)
@@ -186,40 +189,63 @@ def group_rows(columns: Sequence[pa.Array], count: int) -> tuple[Longs, Longs]:
     return numbers, firsts
 
 
+def plain_key(column: pa.Array) -> pa.Array:
+    """The column with one zero and one NaN, so that equal keys are the same, whichever row they are taken from."""
+    if not pa.types.is_floating(column.type):
+        return column
+    values = column.to_numpy(zero_copy_only=False) + column.type.to_pandas_dtype()(0)  # -0.0 is 0.0
+    values[np.isnan(values)] = np.nan
+    return pa.array(values, column.type, mask=np.asarray(column.is_null()) if column.null_count else None)
+
+
 def _codes(column: pa.Array) -> tuple[Longs, int]:
-    if pa.types.is_floating(column.type):
-        values = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0  # -0.0 is 0.0
-        missing = np.asarray(column.is_null()) if column.null_count else None
-        column = pa.array(values, mask=missing)
-    encoded = column.dictionary_encode(null_encoding="encode")
+    encoded = plain_key(column).dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
+
+
+def align(parts: Sequence[Cells]) -> list[Cells]:
+    """The same cells under common numbers of groups, classes and dictionary words, each part with all of those."""
+    if len(parts) == 1:
+        return list(parts)
+    groups, group_count, group_maps = _concat_groups(parts)
+    sets, class_maps = _concat_sets(parts)
+    dictionaries, word_maps = _concat_dictionaries(parts)
+    return [
+        replace(
+            _with_words(part, words),
+            groups=groups,
+            group_count=group_count,
+            sets=sets,
+            classes=class_map[part.classes],
+            group=group_map[part.group],
+            dictionaries=dictionaries,
+        )
+        for part, words, class_map, group_map in zip(parts, word_maps, class_maps, group_maps, strict=True)
+    ]
 
 
 def concat(parts: Sequence[Cells]) -> Cells:
     """All cells under common numbers of groups, classes and dictionary words; nothing is merged yet."""
     if len(parts) == 1:
         return parts[0]
-    groups, group_count, group_maps = _concat_groups(parts)
-    sets, class_maps = _concat_sets(parts)
-    dictionaries, word_maps = _concat_dictionaries(parts)
-    parts = [_with_words(part, maps) for part, maps in zip(parts, word_maps, strict=True)]
+    parts = align(parts)
     names = dict.fromkeys(name for part in parts for name in part.lanes)
     starts = np.cumsum([0, *(len(part) for part in parts)])
-    return Cells(
-        groups=groups,
-        group_count=group_count,
-        sets=sets,
+    return replace(
+        parts[0],
         slices=np.concatenate([part.slices for part in parts]),
-        classes=np.concatenate([maps[part.classes] for part, maps in zip(parts, class_maps, strict=True)]),
-        group=np.concatenate([maps[part.group] for part, maps in zip(parts, group_maps, strict=True)]),
-        lanes={name: np.concatenate([_lane(part, name) for part in parts]) for name in names},
+        classes=np.concatenate([part.classes for part in parts]),
+        group=np.concatenate([part.group for part in parts]),
+        lanes={name: np.concatenate([lane_of(part, name) for part in parts]) for name in names},
         details=_concat_details(parts, starts),
-        dictionaries=dictionaries,
     )
 
 
-def _lane(part: Cells, name: str) -> Array:
-    return part.lanes[name] if name in part.lanes else empty_lane(name, len(part))
+def lane_of(part: Cells, name: str) -> Array:
+    """A lane of the cells; one that they lack counts nothing, except that arguments without NULLs need no count."""
+    if name in part.lanes:
+        return part.lanes[name]
+    return part.lanes[ROWS] if lane_kind(name) == "count" else empty_lane(name, len(part))
 
 
 def _concat_groups(parts: Sequence[Cells]) -> tuple[tuple[pa.Array, ...], int, list[Longs]]:
@@ -278,17 +304,22 @@ def _concat_details(parts: Sequence[Cells], starts: Longs) -> dict[str, Detail]:
         having = [
             (part.details[name], start) for part, start in zip(parts, starts, strict=False) if name in part.details
         ]
-        found[name] = Detail(
-            np.concatenate([detail.cells + start for detail, start in having]),
-            np.concatenate([detail.codes for detail, _ in having]),
-            np.concatenate([detail.weights for detail, _ in having]),
-        )
+        found[name] = concat_entries([replace(detail, cells=detail.cells + start) for detail, start in having])
     return found
 
 
+def concat_entries(parts: Sequence[Detail]) -> Detail:
+    """All entries, as they are."""
+    return Detail(
+        np.concatenate([part.cells for part in parts]),
+        np.concatenate([part.codes for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+    )
+
+
 def compact(cells: Cells) -> Cells:
-    """Cells of one slice, class and group merged into one; unused groups stay."""
-    slice_numbers, edges = _number_slices(cells.slices)
+    """Cells of one slice (or session), class and group merged into one; unused groups stay."""
+    slice_numbers, edges = number_slices(cells)
     classes, groups = max(len(cells.sets), 1), max(cells.group_count, 1)
     space = max(len(edges), 1) * classes * groups
     target, keys = number_keys((slice_numbers * classes + cells.classes) * groups + cells.group, space)
@@ -303,8 +334,13 @@ def compact(cells: Cells) -> Cells:
     )
 
 
-def _number_slices(slices: Longs) -> tuple[Longs, Longs]:
-    edges, numbers = np.unique(slices, return_inverse=True)
+def number_slices(cells: Cells) -> tuple[Longs, Longs]:
+    """Dense numbers of the cells' slices, and where each begins; sessions that end apart are apart."""
+    if LAST in cells.lanes:
+        spans = np.stack([cells.slices, cells.lanes[LAST]], axis=1)
+        both, numbers = np.unique(spans, axis=0, return_inverse=True)
+        return numbers.reshape(-1).astype(np.int64), both[:, 0].copy()
+    edges, numbers = np.unique(cells.slices, return_inverse=True)
     return numbers.astype(np.int64), edges
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numba as nb
@@ -10,13 +10,40 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.kernels.bitset import WORD_BITS, Words, to_words
-from weft.kernels.cell_kernels import fan_out, repeat_details
-from weft.kernels.cells import LAST, ROWS, Array, Cells, Detail, add_lanes, merge_details, reduce_lanes
+from weft.kernels.cell_kernels import (
+    ADD,
+    KEEP_GREATEST,
+    KEEP_LEAST,
+    chosen_slices,
+    fan_out,
+    merge_classes_into,
+    merge_slices_into,
+    repeat_details,
+)
+from weft.kernels.cells import (
+    LAST,
+    ROWS,
+    Array,
+    Cells,
+    Detail,
+    add_lanes,
+    align,
+    concat_entries,
+    empty_lane,
+    lane_argument,
+    lane_kind,
+    lane_of,
+    merge_details,
+    reduce_lanes,
+)
 from weft.kernels.words import Longs
 
 _AT_ONCE = 1 << 21
-_MOST_TARGETS = 1 << 24
+_MOST_TARGETS = 1 << 23
+_SPARSE = 8.0
+"""Adding a cell to a query costs about as much as adding so many groups of a class at once."""
 _BEFORE_ALL = -(2**62)
+_SPREAD = ("count", "mean", "squares")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,65 +99,177 @@ def _spelled_out(first: Longs, last: Longs) -> Longs:
     return np.unique(np.repeat(first, counts) + steps)
 
 
-def close_sliding(cells: Cells, closings: Sequence[Closing]) -> Iterator[Cells]:
-    """For each window the cells of its queries: a slice is the window's start, a class is one query."""
-    if len(cells) == 0:
-        return
-    cells = in_order(cells)
-    for closing in closings:
-        start, end = np.searchsorted(cells.slices, (closing.start, closing.end))
-        most = max(1, _MOST_TARGETS // max(cells.group_count, 1))
+def in_closing_order(closings: Iterable[Closing]) -> list[Closing]:
+    """Windows with one end follow each other, the shorter first: they share the younger slices."""
+    return sorted(closings, key=lambda each: (each.end, -each.start))
+
+
+class WindowMerger:
+    """Merges slices into classes of a window, and classes into queries; keeps the classes for the next window.
+
+    `parts` are the cells (none of them empty); `wanted` gives the slots that need the lanes of an argument, by its
+    text (None: all need all).
+    """
+
+    def __init__(self, parts: Sequence[Cells], wanted: Mapping[str, int] | None = None) -> None:
+        self._parts = parts = align(parts)
+        self._wanted = wanted
+        self._spans = [(int(part.slices.min()), int(part.slices.max())) for part in parts]
+        self._names = list(dict.fromkeys(name for part in parts for name in part.lanes))
+        self._spreads = sorted({lane_argument(name) for name in self._names if lane_kind(name) == "mean"})
+        together = {f"{kind}:{argument}" for argument in self._spreads for kind in _SPREAD}
+        self._apart = [name for name in self._names if name not in together]
+        self._groups, self._classes = parts[0].group_count, len(parts[0].sets)
+        self._width = max(1, min(self._groups, _MOST_TARGETS // max(1, self._classes)))
+        self._done: tuple[int, int] | None = None
+        self._tables: list[dict[str, Array]] = []
+
+    @property
+    def groups(self) -> Cells:
+        """Cells that have all groups."""
+        return self._parts[0]
+
+    def slices(self) -> Longs:
+        """Where its slices begin, each once."""
+        return np.unique(np.concatenate([np.unique(part.slices) for part in self._parts]))
+
+    def close(self, closing: Closing) -> Iterator[Cells]:
+        """The cells of a window: a slice is the window's start, a class is one query. Windows should come in the order
+        of `in_closing_order`."""
+        most = max(1, _MOST_TARGETS // max(1, self._groups))
         for first in range(0, len(closing.slots), most):
             slots = closing.slots[first : first + most]
-            merged = _merge_window(cells, int(start), int(end), slots)
-            if merged is not None:
-                yield replace(merged, slices=np.full(len(merged), closing.start))
+            lanes = self._dense(closing, slots) if self._is_dense(closing, slots) else self._sparse(closing, slots)
+            if lanes is not None:
+                yield self._cells(closing, slots, lanes)
+
+    def _is_dense(self, closing: Closing, slots: tuple[int, ...]) -> bool:
+        """Whether adding up whole classes takes less than adding up cells one by one."""
+        members = np.stack([has_slot(self._parts[0].sets, slot) for slot in slots], axis=1).sum(axis=1)
+        cells = sum(len(self._parts[number]) for number in self._meeting(closing.start, closing.end))
+        by_cell = cells * float(members.mean())
+        return float(members.sum()) * self._groups <= _SPARSE * by_cell
+
+    def _meeting(self, start: int, end: int) -> list[int]:
+        """Parts with slices in [start, end)."""
+        return [number for number, (low, high) in enumerate(self._spans) if low < end and high >= start]
+
+    def _dense(self, closing: Closing, slots: tuple[int, ...]) -> dict[str, Array] | None:
+        self._add_slices(closing)
+        out = {name: empty_lane(name, len(slots) * self._groups) for name in self._names}
+        self._add_spreads(closing, slots, out)
+        for number, table in enumerate(self._tables):
+            first, last = self._range(number)
+            for name, values in table.items():
+                offsets, members = self._classes_of(slots, name)
+                piece = empty_lane(name, len(slots) * (last - first))
+                merge_classes_into(offsets, members, last - first, _operation(name), values, piece)
+                out[name].reshape(len(slots), self._groups)[:, first:last] = piece.reshape(len(slots), -1)
+        return out
+
+    def _add_spreads(self, closing: Closing, slots: tuple[int, ...], out: dict[str, Array]) -> None:
+        """Means and squares merge together, cell by cell, for the queries that need them."""
+        for argument in self._spreads:
+            names = [f"{kind}:{argument}" for kind in _SPREAD]
+            chosen = self._needed(slots, names[0])
+            for part, source, target in self._fanned_out(closing, slots, chosen):
+                lanes = {name: lane_of(part, name) for name in names}
+                add_lanes(lanes, source, target, out=out, count=len(slots) * self._groups)
+
+    def _range(self, number: int) -> tuple[int, int]:
+        return number * self._width, min((number + 1) * self._width, self._groups)
+
+    def _add_slices(self, closing: Closing) -> None:
+        """Bring the tables of classes to the window: by the slices it has more than the last one."""
+        if self._done is None or self._done[1] != closing.end or closing.start > self._done[0]:
+            count = -(-self._groups // self._width)
+            sizes = [(last - first) * self._classes for first, last in map(self._range, range(count))]
+            self._tables = [{name: empty_lane(name, size) for name in self._apart} for size in sizes]
+            upto = closing.end
+        else:
+            upto = self._done[0]
+        self._done = (closing.start, closing.end)
+        for part in (self._parts[number] for number in self._meeting(closing.start, upto)):
+            cells = (part.slices, part.classes, part.group)
+            for number, table in enumerate(self._tables):
+                for name in self._apart:
+                    merge_slices_into(
+                        cells,
+                        (closing.start, upto),
+                        self._range(number),
+                        _operation(name),
+                        lane_of(part, name),
+                        table[name],
+                    )
+
+    def _classes_of(self, slots: tuple[int, ...], name: str) -> tuple[Longs, Longs]:
+        """For each query its classes, one list after the other; none for queries that do not need the lane."""
+        table = np.stack([has_slot(self._parts[0].sets, slot) for slot in slots])
+        needed = self._needed(slots, name)
+        table &= needed[:, None]
+        return np.concatenate([[0], np.cumsum(table.sum(axis=1))]), np.nonzero(table)[1].astype(np.int64)
+
+    def _needed(self, slots: tuple[int, ...], name: str) -> npt.NDArray[np.bool_]:
+        users = None if self._wanted is None else self._wanted.get(lane_argument(name))
+        return np.array([users is None or bool(users >> slot & 1) for slot in slots])
+
+    def _sparse(self, closing: Closing, slots: tuple[int, ...]) -> dict[str, Array] | None:
+        out: dict[str, Array] = {}
+        count = len(slots) * self._groups
+        for part, source, target in self._fanned_out(closing, slots, np.ones(len(slots), np.bool_)):
+            lanes = {name: lane_of(part, name) for name in self._names}
+            add_lanes(lanes, source, target, out=out, count=count)
+        return out or None
+
+    def _fanned_out(
+        self, closing: Closing, slots: tuple[int, ...], chosen: npt.NDArray[np.bool_]
+    ) -> Iterator[tuple[Cells, Longs, Longs]]:
+        """Cells of the window with each query's target, some at a time; only for the chosen queries."""
+        offsets, members = _members(self._parts[0].sets, slots, chosen)
+        for part in (self._parts[number] for number in self._meeting(closing.start, closing.end)):
+            rows = chosen_slices(part.slices, closing.start, closing.end)
+            start, classes = 0, part.classes[rows]
+            while start < len(rows):
+                cells, member, start = fan_out(classes, offsets, members, start, _AT_ONCE)
+                source = rows[cells]
+                yield part, source, member * self._groups + part.group[source]
+
+    def _cells(self, closing: Closing, slots: tuple[int, ...], lanes: dict[str, Array]) -> Cells:
+        found = np.flatnonzero(lanes[ROWS])
+        return replace(
+            self._parts[0],
+            sets=one_bit_sets(slots, self._parts[0].sets.shape[1]),
+            slices=np.full(len(found), closing.start),
+            classes=found // self._groups,
+            group=found % self._groups,
+            lanes={name: values[found] for name, values in lanes.items()},
+            details=self._details(closing, slots, found),
+        )
+
+    def _details(self, closing: Closing, slots: tuple[int, ...], found: Longs) -> dict[str, Detail]:
+        numbers = np.full(len(slots) * self._groups, -1, np.int64)
+        numbers[found] = np.arange(len(found))
+        out = {}
+        for name in dict.fromkeys(name for part in self._parts for name in part.details):
+            entries = []
+            for part, source, target in self._fanned_out(closing, slots, self._needed(slots, name)):
+                if name in part.details:
+                    detail = part.details[name]
+                    rows, owners = repeat_details(detail.cells, source, target)
+                    entries.append(Detail(numbers[owners], detail.codes[rows], detail.weights[rows]))
+            if entries:
+                out[name] = merge_details(name, concat_entries(entries))
+        return out
 
 
-def in_order(cells: Cells) -> Cells:
-    """The cells in the order of their slices."""
-    if (cells.slices[1:] >= cells.slices[:-1]).all():
-        return cells
-    return cells.take(np.argsort(cells.slices, kind="stable"))
-
-
-def _merge_window(cells: Cells, start: int, end: int, slots: tuple[int, ...]) -> Cells | None:
-    """Cells start … end − 1 (of one window) for each of the queries."""
-    offsets, members = _members(cells.sets, slots)
-    groups, count = cells.group_count, len(slots) * cells.group_count
-    out: dict[str, Array] = {}
-    entries: dict[str, list[Detail]] = {name: [] for name in cells.details}
-    while start < end:
-        source, member, stop = fan_out(cells.classes[:end], offsets, members, start, _AT_ONCE)
-        target = member * groups + cells.group[source]
-        add_lanes(cells.lanes, source, target, out=out, count=count)
-        for name, detail in cells.details.items():
-            rows, owners = repeat_details(detail.cells, source, target)
-            entries[name].append(Detail(owners, detail.codes[rows], detail.weights[rows]))
-        start = stop
-    found = np.flatnonzero(out[ROWS]) if out else np.empty(0, np.int64)
-    if len(found) == 0:
-        return None
-    numbers = np.full(count, -1, np.int64)
-    numbers[found] = np.arange(len(found))
-    return replace(
-        cells,
-        sets=one_bit_sets(slots, cells.sets.shape[1]),
-        slices=found,
-        classes=found // groups,
-        group=found % groups,
-        lanes={name: values[found] for name, values in out.items()},
-        details={name: _renumbered(name, parts, numbers) for name, parts in entries.items()},
-    )
-
-
-def _renumbered(name: str, parts: Sequence[Detail], numbers: Longs) -> Detail:
-    joined = Detail(
-        numbers[np.concatenate([part.cells for part in parts])],
-        np.concatenate([part.codes for part in parts]),
-        np.concatenate([part.weights for part in parts]),
-    )
-    return merge_details(name, joined)
+def _operation(name: str) -> int:
+    match lane_kind(name):
+        case "min":
+            return KEEP_LEAST
+        case "max" | "last":
+            return KEEP_GREATEST
+        case _:
+            return ADD
 
 
 def one_bit_sets(slots: Sequence[int], words: int) -> Words:
@@ -143,9 +282,9 @@ def has_slot(sets: Words, slot: int) -> npt.NDArray[np.bool_]:
     return ((sets[:, slot // WORD_BITS] >> np.uint64(slot % WORD_BITS)) & np.uint64(1)).astype(np.bool_)
 
 
-def _members(sets: Words, slots: Sequence[int]) -> tuple[Longs, Longs]:
-    """For each class the numbers of those of the slots it has, one list after the other."""
-    table = np.stack([has_slot(sets, slot) for slot in slots], axis=1)
+def _members(sets: Words, slots: Sequence[int], chosen: npt.NDArray[np.bool_]) -> tuple[Longs, Longs]:
+    """For each class the numbers of those of the chosen slots it has, one list after the other."""
+    table = np.stack([has_slot(sets, slot) for slot in slots], axis=1) & chosen
     return np.concatenate([[0], np.cumsum(table.sum(axis=1))]), np.nonzero(table)[1].astype(np.int64)
 
 

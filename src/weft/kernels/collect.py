@@ -25,13 +25,15 @@ from weft.kernels.cells import (
     Cells,
     Detail,
     compact,
+    concat_entries,
     group_rows,
     number_keys,
+    plain_key,
     reduce_lanes,
 )
 from weft.kernels.keys import hash_keys
 from weft.kernels.sketch import histogram_codes, hll_codes
-from weft.kernels.words import Longs, decimal_limbs, plain_numbers
+from weft.kernels.words import Longs, decimal_limbs, plain_numbers, to_doubles
 from weft.kernels.words import to_words as value_words
 from weft.plan.aggregate import Function
 
@@ -70,10 +72,11 @@ class RowBatch:
 
 def collect(rows: RowBatch, families: Sequence[Family], accumulators: Iterable[Accumulator]) -> Cells | None:
     """The cells of a batch; None if no query wants a row."""
-    group, firsts = group_rows(rows.groups, len(rows.times))
+    columns = [plain_key(column) for column in rows.groups]
+    group, firsts = group_rows(columns, len(rows.times))
     lanes, details, dictionaries = _row_lanes(rows, tuple(accumulators))
     each_row = Cells(
-        groups=tuple(column.take(pa.array(firsts)) for column in rows.groups),
+        groups=tuple(column.take(pa.array(firsts)) for column in columns),
         group_count=len(firsts),
         sets=rows.sets,
         slices=rows.times,
@@ -187,10 +190,11 @@ def _side_by_side(parts: Sequence[Cells]) -> Cells:
         group=np.concatenate([part.group for part in parts]),
         lanes={name: np.concatenate([part.lanes[name] for part in parts]) for name in parts[0].lanes},
         details={
-            name: Detail(
-                np.concatenate([p.details[name].cells + start for p, start in zip(parts, cell_starts, strict=False)]),
-                np.concatenate([part.details[name].codes for part in parts]),
-                np.concatenate([part.details[name].weights for part in parts]),
+            name: concat_entries(
+                [
+                    replace(part.details[name], cells=part.details[name].cells + start)
+                    for part, start in zip(parts, cell_starts, strict=False)
+                ]
             )
             for name in parts[0].details
         },
@@ -227,8 +231,7 @@ def _row_lanes(
                 kind = accumulator.function.value
                 lanes[f"{kind}:{name}"] = _extreme(column, valid, kind, (dictionaries, name))
             case Function.SPREAD:
-                lanes[f"mean:{name}"] = plain_numbers(column).astype(np.float64)
-                lanes[f"squares:{name}"] = np.zeros(len(column), np.float64)
+                lanes |= _spread_lanes(column, name)
             case Function.COUNT_DISTINCT | Function.APPROX_DISTINCT | Function.QUANTILE:
                 kind, codes, weights = _detail(column, accumulator.function, (dictionaries, name))
                 present = np.arange(len(column)) if valid is None else np.flatnonzero(valid)
@@ -236,8 +239,10 @@ def _row_lanes(
                 continue
             case _:
                 pass
-        count = np.ones(len(column), np.int64) if valid is None else valid.astype(np.int64)
-        lanes.setdefault(f"count:{name}", count)
+        if valid is not None:
+            lanes.setdefault(f"count:{name}", valid.astype(np.int64))
+        elif accumulator.function is Function.SPREAD:
+            lanes.setdefault(f"count:{name}", np.ones(len(column), np.int64))
     return lanes, details, dictionaries
 
 
@@ -265,6 +270,13 @@ def _sum_lanes(column: pa.Array, valid: Array | None) -> dict[str, Array]:
     }
 
 
+def _spread_lanes(column: pa.Array, name: str) -> dict[str, Array]:
+    """The distance of a row from itself is zero, but as in Spark NaN if it is infinite or NaN."""
+    values = plain_numbers(column).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        return {f"mean:{name}": values, f"squares:{name}": values - values}
+
+
 def _extreme(column: pa.Array, valid: Array | None, kind: str, at: tuple[dict[str, pa.Array], str]) -> Array:
     found = value_words(column)
     if found.dictionary is not None:
@@ -283,4 +295,4 @@ def _detail(column: pa.Array, function: Function, at: tuple[dict[str, pa.Array],
         case Function.APPROX_DISTINCT:
             return "registers", *hll_codes(hash_keys([column]).h)
         case _:
-            return "histogram", histogram_codes(plain_numbers(column).astype(np.float64)), ones
+            return "histogram", histogram_codes(to_doubles(column)), ones

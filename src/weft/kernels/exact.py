@@ -13,7 +13,8 @@ Array = npt.NDArray[Any]
 _LIMB_BITS = 32
 _LIMB = (1 << _LIMB_BITS) - 1
 _SAFE = 2.0**62
-_MOST_LIMBS = 8
+_MOST_LIMBS = 10
+"""Enough for the product of two sums of 2^31 decimals with 38 digits."""
 
 
 def sum_of(lanes: Mapping[str, Array], argument: str) -> Array | None:

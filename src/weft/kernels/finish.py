@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from weft.kernels.arrow_types import arrow_type
-from weft.kernels.cells import LAST, ROWS, Array, Cells, Detail, compact
+from weft.kernels.cells import LAST, ROWS, Array, Cells, Detail, compact, lane_of
 from weft.kernels.exact import sum_of
 from weft.kernels.sketch import histogram_values, hll_estimates, quantile_codes
 from weft.kernels.words import from_words, to_decimals
@@ -63,16 +63,16 @@ def _value(call: Call, cells: Cells) -> pa.Array:
         case Function.ROWS:
             return pa.array(lanes[ROWS])
         case Function.COUNT:
-            return pa.array(lanes[f"count:{name}"])
+            return pa.array(lane_of(cells, f"count:{name}"))
         case Function.SUM if f"double:{name}" in lanes:
-            return pa.array(lanes[f"double:{name}"], mask=lanes[f"count:{name}"] == 0)
+            return pa.array(lanes[f"double:{name}"], mask=lane_of(cells, f"count:{name}") == 0)
         case Function.SUM:
             return _exact_sum(call, cells)
         case Function.MIN | Function.MAX:
-            words, valid = lanes[f"{call.function}:{name}"], lanes[f"count:{name}"] > 0
+            words, valid = lanes[f"{call.function}:{name}"], lane_of(cells, f"count:{name}") > 0
             return from_words(words, arrow_type(call.result), cells.dictionaries.get(name), valid)
         case Function.SPREAD:
-            return pa.array(lanes[f"squares:{name}"], mask=lanes[f"count:{name}"] == 0)
+            return pa.array(lanes[f"squares:{name}"], mask=lane_of(cells, f"count:{name}") == 0)
         case _:
             return _from_detail(call, cells)
 
@@ -98,7 +98,7 @@ def _detail(cells: Cells, name: str) -> Detail:
 def _exact_sum(call: Call, cells: Cells) -> pa.Array:
     total = sum_of(cells.lanes, call.argument)
     assert total is not None
-    missing = cells.lanes[f"count:{call.argument}"] == 0
+    missing = lane_of(cells, f"count:{call.argument}") == 0
     target = arrow_type(call.result)
     if pt.is_decimal(target):
         scale = sum(argument.type.scale for argument in call.arguments if argument is not None and argument.type)

@@ -21,7 +21,9 @@ from weft.kernels.cells import (
     Detail,
     concat,
     group_rows,
+    lane_of,
     number_keys,
+    number_slices,
     reduce_lanes,
 )
 from weft.kernels.exact import sum_of, times, to_limbs
@@ -126,7 +128,7 @@ def _combine(sides: _Sides, plan: PairPlan) -> Cells:
 
 def _lane(side: tuple[Cells, Longs], name: str) -> Array:
     cells, rows = side
-    values: Array = cells.lanes[name][rows]
+    values: Array = lane_of(cells, name)[rows]
     return values
 
 
@@ -203,11 +205,11 @@ def _add_detail(call: Call, sides: _Sides, details: dict[str, Detail], dictionar
 
 
 def _merge(parts: Sequence[Cells]) -> Cells:
-    """Cells of one window's start and group as one."""
+    """Cells of one window and group as one."""
     cells = concat(parts) if len(parts) > 1 else parts[0]
-    edges, numbers = np.unique(cells.slices, return_inverse=True)
+    numbers, edges = number_slices(cells)
     groups = int(cells.group.max()) + 1
-    target, keys = number_keys(numbers.astype(np.int64) * groups + cells.group, len(edges) * groups)
+    target, keys = number_keys(numbers * groups + cells.group, len(edges) * groups)
     lanes, details = reduce_lanes(cells, np.arange(len(cells)), target, len(keys))
     return replace(
         cells,

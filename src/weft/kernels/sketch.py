@@ -22,6 +22,7 @@ _ALPHA = 0.7213 / (1 + 1.079 / REGISTERS)
 _ACCURACY = 0.005
 _GAMMA = (1 + _ACCURACY) / (1 - _ACCURACY)
 _LOG_GAMMA = log(_GAMMA)
+_TO_MIDDLE = log(2.0 / (_GAMMA + 1.0))
 _SMALLEST = 1e-300
 """Closer to zero than this is zero."""
 _ZERO = 0
@@ -75,7 +76,8 @@ def histogram_values(codes: Longs) -> Doubles:
     """The value that stands for a bucket."""
     steps = np.abs(codes) - _SHIFT
     with np.errstate(over="ignore"):
-        middles = 2.0 * np.exp(np.clip(steps, -_SHIFT, _SHIFT) * _LOG_GAMMA) / (_GAMMA + 1.0)
+        middles = np.exp(np.clip(steps, -_SHIFT, _SHIFT) * _LOG_GAMMA + _TO_MIDDLE)
+    middles = np.minimum(middles, np.finfo(np.float64).max)  # the last bucket goes on beyond the largest double
     values = np.where(codes < 0, -middles, middles)
     values = np.where(codes == _ZERO, 0.0, values)
     values = np.where(np.abs(codes) == _INFINITE, np.where(codes < 0, -np.inf, np.inf), values)

@@ -102,6 +102,17 @@ def decimal_limbs(column: pa.Array) -> npt.NDArray[np.int64]:
     return words.reshape(-1, 2)[column.offset :]
 
 
+def to_doubles(column: pa.Array) -> npt.NDArray[np.float64]:
+    """A numeric column as doubles; zero where it is NULL."""
+    if pt.is_decimal(column.type):
+        limbs = decimal_limbs(column).astype(np.float64)
+        low = np.where(limbs[:, 0] < 0, limbs[:, 0] + 2.0**64, limbs[:, 0])
+        small = decimal_limbs(column)[:, 1] == decimal_limbs(column)[:, 0] >> np.int64(63)
+        values = np.where(small, limbs[:, 0], limbs[:, 1] * 2.0**64 + low) / 10.0**column.type.scale
+        return values if column.null_count == 0 else np.where(np.asarray(column.is_valid()), values, 0.0)
+    return plain_numbers(column).astype(np.float64)
+
+
 def plain_numbers(column: pa.Array) -> npt.NDArray[Any]:
     """A numeric column as an array; zero where it is NULL."""
     filled: npt.NDArray[Any] = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)

@@ -16,16 +16,17 @@ from weft.kernels.cells import LAST, Cells, concat, reduce_lanes
 from weft.kernels.close import (
     Closing,
     SessionQuery,
+    WindowMerger,
     close_sessions,
-    close_sliding,
     closing_windows,
     has_slot,
-    in_order,
+    in_closing_order,
     number_sessions,
     one_bit_sets,
 )
 from weft.kernels.pair_cells import PairPlan, Side, Windows, link_groups, pair_cells
 from weft.kernels.words import Flags, Longs
+from weft.plan.expression import to_sql
 from weft.plan.shared import StoreId
 from weft.runtime.slice_state import load_cells, only_groups
 from weft.runtime.task import AggregateClose, BatchTask, Program
@@ -69,11 +70,15 @@ class SliceReader:
         self._program, self._task, self._partition = program, task, partition
         self._buckets = buckets
         self._known: dict[StoreId, tuple[list[Bucket], list[Cells]]] = {}
+        self._mergers: dict[StoreId, WindowMerger | None] = {}
 
-    def of(self, store: StoreId) -> Cells | None:
-        """All cells of a store; None if there are none."""
-        cells = [part for _, part in self.parts(store)]
-        return concat(cells) if cells else None
+    def merger(self, store: StoreId) -> WindowMerger | None:
+        """What closes windows of a store; None if it has no cells. One for all aggregates that use it."""
+        if store not in self._mergers:
+            wanted = {to_sql(part): slots for part, slots in self._program.slices[store].users.items()}
+            parts = [cells for _, cells in self.parts(store)]
+            self._mergers[store] = WindowMerger(parts, wanted) if parts else None
+        return self._mergers[store]
 
     def parts(self, store: StoreId) -> list[tuple[Bucket, Cells]]:
         """The cells of a store by bucket; a bucket may have several parts."""
@@ -111,15 +116,13 @@ def _close(each: AggregateClose, reader: SliceReader, limits: Limits, closed: Cl
     assert limits.upto is not None
     stores = each.aggregate.stores
     if each.sliding and _may_close(each, limits):
-        cells = [reader.of(store) for store in stores]
-        begins = [part.slices for part in cells if part is not None]
-        if begins and all(part is not None for part in cells):
+        mergers = [reader.merger(store) for store in stores]
+        begins = [merger.slices() for merger in mergers if merger is not None]
+        if len(begins) == len(stores):
             closings = closing_windows(np.concatenate(begins), each.sliding, after=limits.after, upto=limits.upto)
-            if len(stores) == 1:
-                yield from (part for whole in cells if whole is not None for part in close_sliding(whole, closings))
-            else:
-                left, right = (part for part in cells if part is not None)
-                yield from _close_pairs(left, right, closings, each.pairs)
+            ready = [merger for merger in mergers if merger is not None]
+            for closing in in_closing_order(closings):
+                yield from ready[0].close(closing) if len(ready) == 1 else _close_pairs(ready, closing, each.pairs)
     if each.sessions:
         parts = [reader.parts(store) for store in stores]
         if len(stores) == 1:
@@ -136,27 +139,19 @@ def _may_close(each: AggregateClose, limits: Limits) -> bool:
     return any((limits.upto - size) // slide > (limits.after - size) // slide for size, slide in shapes)
 
 
-def _close_pairs(
-    left: Cells, right: Cells, closings: Sequence[Closing], plans: Mapping[int, PairPlan]
-) -> Iterator[Cells]:
-    """Both sides of each window closed for themselves, then multiplied key by key for each query."""
-    plan = next(iter(plans.values()))
-    keys = _join_keys(left, plan, 0)
-    *links, count = link_groups(left, right, keys)
-    left, right = in_order(left), in_order(right)
-    for closing in closings:
-        sides = [list(close_sliding(cells, [closing])) for cells in (left, right)]
-        for slot in closing.slots:
-            chosen = [_of_slot(side, slot) for side in sides]
-            if chosen[0] is None or chosen[1] is None:
-                continue
-            pair = [
-                Side(cells, link[cells.group]) for cells, link in zip(chosen, links, strict=True) if cells is not None
-            ]
-            windows = Windows(np.full(count, closing.start))
-            made = pair_cells(pair[0], pair[1], plans[slot], windows)
-            if made is not None:
-                yield replace(made, sets=one_bit_sets((slot,), left.sets.shape[1]))
+def _close_pairs(mergers: Sequence[WindowMerger], closing: Closing, plans: Mapping[int, PairPlan]) -> Iterator[Cells]:
+    """Both sides of a window closed for themselves, then multiplied key by key for each query."""
+    left, right = (merger.groups for merger in mergers)
+    *links, count = link_groups(left, right, _join_keys(left, next(iter(plans.values())), 0))
+    sides = [list(merger.close(closing)) for merger in mergers]
+    for slot in closing.slots:
+        first, second = (_of_slot(side, slot) for side in sides)
+        if first is None or second is None:
+            continue
+        pair = (Side(first, links[0][first.group]), Side(second, links[1][second.group]))
+        made = pair_cells(*pair, plans[slot], Windows(np.full(count, closing.start)))
+        if made is not None:
+            yield replace(made, sets=one_bit_sets((slot,), left.sets.shape[1]))
 
 
 def _join_keys(cells: Cells, plan: PairPlan, side: int) -> int:

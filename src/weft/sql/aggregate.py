@@ -14,7 +14,6 @@ from weft.plan.aggregate import Call, Function
 from weft.plan.expression import Column, Expression, Literal, Opaque, quote
 from weft.plan.types import BIGINT, DOUBLE, FLOATS, INT, NUMBERS, DataType, Kind
 from weft.sql.argument import Argument, bind_argument
-from weft.sql.coercion import coerce_key
 from weft.sql.decimal_type import multiplied
 from weft.sql.function import COMPUTED, WINDOWS
 from weft.sql.literal import NeedsSpark
@@ -148,7 +147,7 @@ def _average(name: str, argument: Argument, calls: Calls) -> Value:
 def _deviation(name: str, argument: Argument, calls: Calls) -> Value:
     root, sample = _DEVIATIONS[name]
     count = calls.add(Call(Function.COUNT, argument.expressions, BIGINT)).sql
-    spread = calls.add(Call(Function.SPREAD, _as_double(name, argument), DOUBLE)).sql
+    spread = calls.add(Call(Function.SPREAD, _numbers(name, argument), DOUBLE)).sql
     variance = f"{spread} / ({count} - 1)" if sample else f"{spread} / {count}"
     body = f"SQRT({variance})" if root else variance
     return Value(f"CASE WHEN {count} > {int(sample)} THEN {body} END", DOUBLE)
@@ -164,7 +163,7 @@ def _percentiles(call: exp.Expr, condition: exp.Expr | None, calls: Calls) -> Va
     if len(call.expressions) == 3:
         calls.notices.append(f"the accuracy of {name}() is not used")
     argument = bind_argument(call.expressions[0], condition, calls.scope, products=False)
-    expressions = _as_double(name, argument)
+    expressions = _numbers(name, argument)
     wanted = strip(call.expressions[1])
     nodes = wanted.expressions if isinstance(wanted, exp.Array) else [wanted]
     fractions = [_fraction(node, call) for node in nodes]
@@ -191,11 +190,12 @@ def _fraction(node: exp.Expr, call: exp.Expr) -> float:
     return value
 
 
-def _as_double(name: str, argument: Argument) -> tuple[Expression | None, ...]:
+def _numbers(name: str, argument: Argument) -> tuple[Expression | None, ...]:
+    """The argument of a function that computes in doubles: any number will do."""
     for type_ in argument.types:
         if type_ is not None and type_.kind not in NUMBERS:
             raise _mismatch(name, argument, type_)
-    return tuple(None if each is None else coerce_key(each, DOUBLE) for each in argument.expressions)
+    return argument.expressions
 
 
 def _comparable(name: str, argument: Argument) -> DataType:

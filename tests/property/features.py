@@ -1,0 +1,25 @@
+"""Which parts of the language schedules use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+AGGREGATIONS = True
+"""Whether schedules hold aggregations and session windows unless told; the oracle's own tests always do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Parts of the language a schedule may use; all are promised, each can be left out to look at the rest."""
+
+    joins: bool = True
+    intervals: bool = True
+    gaps: bool = True
+    mixed_keys: bool = True
+    stars: bool = True
+    aggregations: bool = AGGREGATIONS
+    """Everything that waits for the watermark; the four below say what of it."""
+    sessions: bool = True
+    session_joins: bool = True
+    aggregated_joins: bool = True
+    sketches: bool = True
