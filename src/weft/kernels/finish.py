@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import Context, Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from weft.plan.types import DataType
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 _TIMESTAMP = pa.timestamp("us", "UTC")
-_CONTEXT = Context(prec=60, rounding=ROUND_HALF_UP)
+_CONTEXT = Context(prec=60)
 _LARGEST = 2**63
 
 
@@ -113,8 +113,15 @@ def _exact_sum(call: Call, cells: Cells) -> pa.Array:
 
 
 def _decimals(values: Array, scale: int, type_: DataType) -> Sequence[Decimal]:
-    unit, limit = Decimal(1).scaleb(-type_.scale), Decimal(10) ** (type_.precision - type_.scale)
-    found = [_CONTEXT.quantize(Decimal(int(value)).scaleb(-scale, _CONTEXT), unit) for value in values]
-    if any(abs(value) >= limit for value in found):
+    found = [_rescaled(int(value), type_.scale - scale) for value in values]
+    if any(abs(value) >= 10**type_.precision for value in found):
         raise SumOverflow(f"a sum does not fit into {type_.ddl()}")
-    return found
+    return [Decimal(value).scaleb(-type_.scale, _CONTEXT) for value in found]
+
+
+def _rescaled(value: int, digits: int) -> int:
+    """The value times 10^digits, half away from zero. On integers: decimals round to their context without a word."""
+    if digits >= 0:
+        return value * 10**digits
+    unit = 10**-digits
+    return (abs(value) + unit // 2) // unit * (1 if value >= 0 else -1)

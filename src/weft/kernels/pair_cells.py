@@ -164,7 +164,9 @@ def _sum_lanes(name: str, sides: _Sides, texts: Sequence[str | None]) -> dict[st
     factors = [_factor(side, text) for side, text in zip(sides, texts, strict=True)]
     if any(factor.dtype == np.float64 for factor in factors):
         left, right = (factor.astype(np.float64) for factor in factors)
-        return {f"double:{name}": left * right}
+        with np.errstate(invalid="ignore", over="ignore"):
+            # Infinity on one side and only NULLs on the other make no row: not NaN, which would spoil its whole group.
+            return {f"double:{name}": np.where(_counted(sides, texts) > 0, left * right, 0.0)}
     return to_limbs(times(factors[0], factors[1]), name)
 
 

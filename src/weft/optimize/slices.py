@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from weft.plan.aggregate import Call, Function
+from weft.plan.aggregate import Function
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of
 from weft.plan.expression import Expression, columns_of, to_sql
 from weft.plan.query import BoundQuery
@@ -36,16 +36,6 @@ def slice_sides(query: BoundQuery) -> tuple[SliceSide, ...]:
     return tuple(sides)
 
 
-def side_accumulators(call: Call, relation: int, *, joined: bool) -> list[tuple[Function, Expression | None]]:
-    """What a side must accumulate for a call."""
-    argument = call.arguments[relation]
-    if argument is None:
-        return []
-    if joined and call.function is Function.COUNT:
-        return [(Function.COUNT, argument)]
-    return [(call.function, argument)]
-
-
 def weave_slices(queries: Sequence[LiveQuery]) -> tuple[tuple[SliceStore, ...], tuple[SharedAggregate, ...]]:
     """The stores of slices of these queries, and what is closed from them."""
     users: dict[SliceSide, list[tuple[LiveQuery, int]]] = defaultdict(list)
@@ -68,8 +58,9 @@ def _store(side: SliceSide, users: Sequence[tuple[LiveQuery, int]]) -> SliceStor
     for live, number in users:
         assert live.query.aggregation is not None
         for call in live.query.aggregation.calls:
-            for function, argument in side_accumulators(call, number, joined=side.joined):
-                wanted[function, "" if argument is None else to_sql(argument)] = (function, argument)
+            argument = call.arguments[number]
+            if argument is not None:
+                wanted[call.function, to_sql(argument)] = (call.function, argument)
     return SliceStore(
         side=side,
         accumulators=tuple(each for _, each in sorted(wanted.items())),
