@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from weft.errors import QueryFailed
 from weft.kernels.cells import concat
 from weft.kernels.close import has_slot
-from weft.kernels.finish import WINDOW_END, WINDOW_START, WindowEnd, finish, result_schema
+from weft.kernels.finish import WINDOW_END, WINDOW_START, SumOverflow, WindowEnd, finish, result_schema
 from weft.kernels.payload_types import payload_type
 from weft.kernels.select_pairs import Selected, select_pairs, select_rows
 from weft.optimize.slices import slice_sides
@@ -203,7 +204,12 @@ def _read_aggregate(reading: Reading, aggregation: Aggregation, chunk: Chunk) ->
     window = reading.sliding.size if reading.sliding is not None else reading.session.gap if reading.session else None
     assert window is not None
     end = WindowEnd(to_micros(window), session=reading.session is not None)
-    return finish(concat(parts), aggregation, end)
+    try:
+        return finish(concat(parts), aggregation, end)
+    except SumOverflow as error:
+        raise QueryFailed(
+            "a sum does not fit its type", detail=str(error), hint="Sum a wider type: SUM(CAST(x AS DECIMAL(38, 0)))."
+        ) from error
 
 
 def _read_session_pairs(reading: Reading, chunk: Chunk) -> pa.Table:
