@@ -40,6 +40,19 @@ WISHES = (
     Wish("leaves", f"SELECT x.v, y.v AS w FROM {_range(1)}", drop=9),
     Wish("comes", f"SELECT x.v, y.v AS w FROM {_range(4)} WHERE y.v < 800", create=3, sink=True),
     Wish("passes", "SELECT x.v, y.v AS w FROM a [UNBOUNDED] x JOIN b [UNBOUNDED] y ON x.k = y.k", create=4, drop=12),
+    Wish(
+        "sums",
+        "SELECT name, window_start, COUNT(*) AS n, SUM(v) AS s FROM a [RANGE 3 SECONDS SLIDE 1 SECOND] WHERE v > 100 "
+        "GROUP BY name",
+        sink=True,
+    ),
+    Wish(
+        "joined_sums",
+        "SELECT x.name, window_start, COUNT(*) AS n, SUM(x.v) AS s FROM a [TUMBLE 4 SECONDS] x "
+        "JOIN b [TUMBLE 4 SECONDS] y ON x.k = y.k GROUP BY x.name",
+        create=2,
+    ),
+    Wish("sessions", "SELECT k, window_start, window_end, COUNT(*) AS n FROM b [SESSION 400 MILLISECONDS] GROUP BY k"),
     Wish("opaque", "SELECT v FROM b WHERE upper(name) LIKE 'N1%'", create=7),
 )
 

@@ -213,7 +213,21 @@ def _alone(name: str, record: QueryRecord) -> str:
     pairs = "SELECT x.v, y.v AS w FROM {} JOIN {} ON x.k = y.k"
     bucket = "epoch_us({}.ts) // 4000000 * 4000000"
     start = record.start or 0
+    ended = "(SELECT min(newest) FROM (SELECT max(epoch_us(ts)) - 2000000 AS newest FROM {}))"
+    both = "(SELECT ts, 0 AS s FROM a UNION ALL SELECT ts, 1 FROM b)"
+    per_stream = f"(SELECT min(newest) FROM (SELECT max(epoch_us(ts)) - 2000000 AS newest FROM {both} GROUP BY s))"
+    gap = 400_000
     return {
+        "sums": "SELECT name, make_timestamptz(w), count(*), sum(v)::BIGINT FROM (SELECT *, unnest(generate_series("
+        "(epoch_us(ts) // 1000000 - 2) * 1000000, epoch_us(ts) // 1000000 * 1000000, 1000000)) AS w "
+        f"FROM {x} WHERE v > 100) WHERE w >= {start} AND w + 3000000 <= {ended.format('a')} GROUP BY ALL",
+        "joined_sums": f"SELECT x.name, make_timestamptz({bucket.format('x')}) AS w, count(*), sum(x.v)::BIGINT "
+        f"FROM {x} JOIN {y} ON x.k = y.k AND {bucket.format('x')} = {bucket.format('y')} "
+        f"WHERE {bucket.format('x')} >= {start} AND {bucket.format('x')} + 4000000 <= {per_stream} GROUP BY ALL",
+        "sessions": "SELECT k, make_timestamptz(min(t)), make_timestamptz(max(t) + 400000), count(*) FROM (SELECT k, t, "
+        f"sum(new) OVER (PARTITION BY k ORDER BY t) AS s FROM (SELECT k, epoch_us(ts) AS t, CASE WHEN t - lag(t) OVER "
+        f"(PARTITION BY k ORDER BY t) < {gap} THEN 0 ELSE 1 END AS new FROM {y})) GROUP BY k, s "
+        f"HAVING max(t) + {gap} <= {ended.format('b')}",
         "join": f"{pairs.format(x, y)} AND {within('x', 'y', 3)} WHERE x.v > 100",
         "select": f"SELECT ts, v FROM {x} WHERE v < 500",
         "self": f"{pairs.format(x, z)} AND {within('x', 'y', 2)}",
