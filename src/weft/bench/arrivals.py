@@ -5,31 +5,39 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Self
 
-from weft.bench.data import STREAMS, file_of
-from weft.engine import Query
+import numpy as np
+import pyarrow.parquet as pq
+
+from weft.bench.data import STREAMS, Load, file_of, rows_between
+from weft.bench.measure import WARM_UP
+from weft.engine import Engine, Query
 
 
-class FileFeed:
-    """Moves one staged file per stream into the streams' folders every `interval`, half an interval off the clock.
+class Feed(ABC):
+    """Lets one file per stream appear in the streams' folders every `interval`, half an interval off the clock.
 
     Spark's triggers fire at whole intervals of the clock; files that come between two of them are one batch.
     """
 
-    def __init__(self, staged: Path, target: Path, *, seconds: int, interval: float) -> None:
+    def __init__(self, target: Path, *, files: int | None, interval: float) -> None:
         self.fed = 0
-        self._staged, self._target, self._seconds, self._interval = staged, target, seconds, interval
+        self.interval = interval
+        self._target, self._files = target, files
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="file-feed", daemon=True)
         for name in STREAMS:
             (target / name).mkdir(parents=True, exist_ok=True)
 
-    def __enter__(self) -> FileFeed:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -42,15 +50,63 @@ class FileFeed:
         self._thread.join()
 
     def _run(self) -> None:
-        first = (time.time() // self._interval + 1.5) * self._interval
-        for second in range(self._seconds):
-            if self._stop.wait(max(0.0, first + second * self._interval - time.time())):
+        first = (time.time() // self.interval + 1.5) * self.interval
+        for number in count() if self._files is None else range(self._files):
+            due = first + number * self.interval
+            if self._stop.wait(max(0.0, due - time.time())):
                 return
-            for name in STREAMS:
-                staged = file_of(self._staged, name, second)
-                os.utime(staged)  # file sources read in the order of modification time
-                staged.rename(file_of(self._target, name, second))
-            self.fed = second + 1
+            self._appear(number, due)
+            self.fed = number + 1
+
+    @abstractmethod
+    def _appear(self, number: int, due: float) -> None:
+        """Let a file of each stream appear that was due at a moment of the clock."""
+
+
+class FileFeed(Feed):
+    """Moves files that lie in `staged`."""
+
+    def __init__(self, staged: Path, target: Path, *, seconds: int, interval: float) -> None:
+        super().__init__(target, files=seconds, interval=interval)
+        self._staged = staged
+
+    def _appear(self, number: int, due: float) -> None:
+        for name in STREAMS:
+            staged = file_of(self._staged, name, number)
+            os.utime(staged)  # file sources read in the order of modification time
+            staged.rename(file_of(self._target, name, number))
+
+
+class LiveFeed(Feed):
+    """Generates rows as they would have come in since the file before: event time is the time of the clock."""
+
+    def __init__(self, target: Path, load: Load, *, files: int | None = None, interval: float) -> None:
+        super().__init__(target, files=files, interval=interval)
+        self._load, self._rng = load, np.random.default_rng(0)
+
+    def _appear(self, number: int, due: float) -> None:
+        begin, end = (int(moment * 1_000_000) for moment in (due - self.interval, due))
+        for name in STREAMS:
+            written = self._target / f"{name}.writing"
+            pq.write_table(rows_between(self._rng, self._load, begin, end), written)
+            written.rename(file_of(self._target, name, number))
+
+
+def files_waiting(engine: Engine, feed: Feed, load: Load) -> int:
+    """How many files of each stream have appeared and are not processed yet."""
+    done = sum(summary.rows for summary in list(engine.summaries)) // (len(STREAMS) * load.rate)
+    return feed.fed - done
+
+
+def wait_until_following(engine: Engine, feed: Feed, load: Load, *, patience: float) -> None:
+    """Warm up until batches follow the data: some are done and no more than the newest file waits."""
+    deadline = time.monotonic() + patience
+    while len(engine.summaries) <= WARM_UP or files_waiting(engine, feed, load) > 1:
+        if engine.error is not None:
+            raise engine.error
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the engine cannot follow {load.rate / feed.interval:,.0f} rows per second and stream")
+        time.sleep(feed.interval / 4)
 
 
 @dataclass(frozen=True, slots=True)

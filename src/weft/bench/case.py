@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from weft.bench.data import Load
+from weft.bench.data import STREAMS, Load
+
+
+class Kind(StrEnum):
+    """What the queries of a case do, and so over which streams."""
+
+    JOINS = "joins"
+    """Window joins of both streams, random predicates."""
+    AGGREGATES = "aggregates"
+    """Windowed aggregates over one stream by its key, random predicates and windows."""
+    FAN_OUT = "fan-out"
+    """One aggregate over a join of both streams with many more pairs than rows."""
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that are read."""
+        return STREAMS[:1] if self is Kind.AGGREGATES else STREAMS
 
 
 class System(StrEnum):
@@ -28,6 +44,8 @@ class Variant(StrEnum):
     """weft's results are read out by every query, batch by batch."""
     CHECKED = "checked"
     """Spark counts what it would have written, so that it can be compared; for trials, not for figures."""
+    MATERIALIZED = "materialized"
+    """weft joins only; the rows are read out batch by batch, and aggregated outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +58,7 @@ class Case:
     files: int = 1
     variant: Variant = Variant.PLAIN
     load: Load = field(default_factory=Load)
+    kind: Kind = Kind.JOINS
 
     @property
     def label(self) -> str:
@@ -49,8 +68,8 @@ class Case:
 
     @property
     def batch_rows(self) -> int:
-        """Input rows of a whole batch, both streams together."""
-        return 2 * self.files * self.load.rate
+        """Input rows of a whole batch, all streams together."""
+        return len(self.kind.streams) * self.files * self.load.rate
 
     def to_json(self) -> dict[str, Any]:
         """As JSON takes it."""
@@ -59,7 +78,7 @@ class Case:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Case:
         """The inverse of `to_json`."""
-        given = dict(value, system=System(value["system"]), variant=Variant(value["variant"]))
+        given = dict(value, system=System(value["system"]), variant=Variant(value["variant"]), kind=Kind(value["kind"]))
         return cls(**given | {"load": Load(**value["load"])})
 
 
@@ -69,11 +88,11 @@ class Digest:
 
     rows: int = 0
     keys: int = 0
-    """Sum of k."""
+    """Sum of the keys; of an aggregate, of group · count."""
     values: int = 0
-    """Sum of a.f0 + 1000 · b.f0."""
+    """Sum of a.f0 + 1000 · b.f0; of an aggregate, of all it computes, each weighted by its group plus one."""
     distance: int = 0
-    """Sum of a.ts − b.ts in microseconds."""
+    """Sum of a.ts − b.ts in microseconds; of an aggregate, of (seconds from the first event to the window) · count."""
 
     def plus(self, other: Digest) -> Digest:
         """Of both results together."""
@@ -105,10 +124,14 @@ class Outcome:
     """Peak of the resident sets of all processes, in bytes; pages they share count once for each."""
     pss: int = 0
     """Peak memory of the whole process tree, in bytes, shared pages counted once."""
+    span: tuple[float, float] = (0.0, 0.0)
+    """When its measured batches began and ended, in seconds since 1970."""
+    memory: tuple[tuple[float, int], ...] = ()
+    """Where it is asked for: moments (seconds since 1970) and the memory of the process tree as in `pss`."""
 
-    def with_memory(self, *, rss: int, pss: int) -> Outcome:
-        """The same with its peak memory."""
-        return replace(self, rss=rss, pss=pss)
+    def with_memory(self, *, rss: int, pss: int, samples: Sequence[tuple[float, int]] = ()) -> Outcome:
+        """The same with its peak memory, and with its course."""
+        return replace(self, rss=rss, pss=pss, memory=tuple(samples))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON takes it."""
@@ -118,4 +141,5 @@ class Outcome:
     def from_json(cls, value: Mapping[str, Any]) -> Outcome:
         """The inverse of `to_json`."""
         digests = {int(number): Digest(**digest) for number, digest in value["digests"].items()}
-        return cls(**dict(value, digests=digests))
+        memory = tuple((at, size) for at, size in value["memory"])
+        return cls(**dict(value, digests=digests, span=tuple(value["span"]), memory=memory))

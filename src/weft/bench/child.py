@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from weft.bench.case import Case, Outcome, System
+from weft.bench.case import Case, Kind, Outcome, System
+from weft.bench.fan_out_system import run_fan_out
 from weft.bench.spark_system import run_spark
 from weft.bench.weft_system import run_weft
 
@@ -18,7 +19,7 @@ def run_case(case: Case, folder: Path, limit: float) -> Outcome:
     """Run a case of the systems that are part of this project."""
     match case.system:
         case System.WEFT:
-            return run_weft(case, folder, limit)
+            return (run_fan_out if case.kind is Kind.FAN_OUT else run_weft)(case, folder, limit)
         case System.SPARK:
             return run_spark(case, folder, limit)
         case System.SPIKE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,16 +36,21 @@ def second_table(load: Load, stream: int, second: int) -> pa.Table:
     """The rows of one stream in one event-second, in the order of their event time."""
     rng = np.random.default_rng((stream + 1, second + _PRELUDE))
     begin = int(START.timestamp() + second) * _MICROS
-    times = np.sort(rng.integers(begin, begin + _MICROS, load.rate))
+    return rows_between(rng, load, begin, begin + _MICROS)
+
+
+def rows_between(rng: np.random.Generator, load: Load, begin: int, end: int) -> pa.Table:
+    """`load.rate` rows with event times from `begin` to before `end` (microseconds since 1970), in their order."""
+    times = np.sort(rng.integers(begin, end, load.rate))
     columns = {"ts": pa.array(times, pa.timestamp("us", "UTC")), "k": pa.array(rng.integers(0, load.keys, load.rate))}
     for number in range(ATTRIBUTES):
         columns[f"f{number}"] = pa.array(rng.integers(0, DOMAIN, load.rate).astype(np.int32))
     return pa.table(columns)
 
 
-def generate(folder: Path, load: Load, seconds: int) -> None:
+def generate(folder: Path, load: Load, seconds: int, *, streams: Sequence[str] = STREAMS) -> None:
     """Write `seconds` files per stream into folder/A and folder/B."""
-    for number, name in enumerate(STREAMS):
+    for number, name in enumerate(streams):
         (folder / name).mkdir(parents=True, exist_ok=True)
         for second in range(seconds):
             path = file_of(folder, name, second)
@@ -70,9 +76,9 @@ def file_of(folder: Path, stream: str, second: int) -> Path:
     return folder / stream / f"p{second:04d}.parquet"
 
 
-def link_files(source: Path, target: Path, seconds: int) -> None:
+def link_files(source: Path, target: Path, seconds: int, *, streams: Sequence[str] = STREAMS) -> None:
     """The first `seconds` files of each stream of `source`, under `target` too, without copying them."""
-    for name in STREAMS:
+    for name in streams:
         (target / name).mkdir(parents=True, exist_ok=True)
         for second in range(seconds):
             os.link(file_of(source, name, second), file_of(target, name, second))

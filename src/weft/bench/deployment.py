@@ -21,9 +21,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from weft.bench.arrivals import Arrival, FileFeed, create_by_the_clock
+from weft.bench.arrivals import Arrival, FileFeed, create_by_the_clock, files_waiting, wait_until_following
 from weft.bench.data import SCHEMA, STREAMS, Load, generate
-from weft.bench.measure import WARM_UP, Batch
+from weft.bench.measure import Batch
 from weft.bench.weft_system import finished_batches
 from weft.bench.workload import window_joins
 from weft.engine import Engine
@@ -126,16 +126,16 @@ def run(settings: Settings, folder: Path) -> Report:
         engine.create_many(texts[: settings.running])
         engine.start(f"{round(settings.interval * 1000)} milliseconds")
         streaming = engine.spark.streams.active[0]
-        _warm_up(engine, feed, settings)
+        wait_until_following(engine, feed, settings.load, patience=_PATIENCE)
         marks = [time.time()]
         time.sleep(settings.seconds)
         marks.append(time.time())
-        waiting = [_files_waiting(engine, feed, settings)]
+        waiting = [files_waiting(engine, feed, settings.load)]
         arrivals = create_by_the_clock(
             engine.create, texts[settings.running :], per_second=settings.per_second, patience=_PATIENCE
         )
         marks.append(max(time.time(), marks[1] + settings.seconds))
-        waiting.append(_files_waiting(engine, feed, settings))
+        waiting.append(files_waiting(engine, feed, settings.load))
         time.sleep(2 * settings.interval)  # the last batch of the phase has to be reported
         batches = finished_batches(engine, streaming)
         phases = [
@@ -143,20 +143,6 @@ def run(settings: Settings, folder: Path) -> Report:
             for begin, end, count in zip(marks[:-1], marks[1:], waiting, strict=True)
         ]
         return _report(settings, arrivals, phases)
-
-
-def _warm_up(engine: Engine, feed: FileFeed, settings: Settings) -> None:
-    """Until batches follow the data: some are done and no more than the newest file waits."""
-    deadline = time.monotonic() + _PATIENCE
-    while len(engine.summaries) <= WARM_UP or _files_waiting(engine, feed, settings) > 1:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the engine cannot follow {settings.load.rate:,} rows per second and stream")
-        time.sleep(settings.interval / 4)
-
-
-def _files_waiting(engine: Engine, feed: FileFeed, settings: Settings) -> int:
-    done = sum(summary.rows for summary in list(engine.summaries)) // (len(STREAMS) * settings.load.rate)
-    return feed.fed - done
 
 
 def _report(settings: Settings, arrivals: Sequence[Arrival], phases: Sequence[Phase]) -> Report:

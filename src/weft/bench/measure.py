@@ -65,7 +65,13 @@ def rate_alone(batches: Sequence[Batch], rows: int) -> Outcome:
         return Outcome(note="no batch was finished in time")
     seconds = median(batch.seconds for batch in measured)
     wall = measured[-1].ended - measured[0].started
-    return Outcome(rows / seconds, seconds, len(measured), len(measured) * rows / wall)
+    return Outcome(
+        rows_per_second=rows / seconds,
+        batch_seconds=seconds,
+        batches=len(measured),
+        wall_rows_per_second=len(measured) * rows / wall,
+        span=(measured[0].started, measured[-1].ended),
+    )
 
 
 def rate_together(queries: Sequence[Sequence[Batch]], *, rows: int, begin: float, end: float) -> Outcome:

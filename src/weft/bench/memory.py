@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import TracebackType
 
 import psutil
@@ -13,11 +14,15 @@ _PSS_EVERY = 4
 
 
 class MemoryWatch:
-    """Watches the tree below `pid` inside a `with`; afterwards `rss` and `pss` are the peaks in bytes."""
+    """Watches the tree below `pid` inside a `with`; afterwards `rss` and `pss` are the peaks in bytes.
+
+    `samples` is the course of the latter: moments in seconds since 1970 and bytes.
+    """
 
     def __init__(self, pid: int) -> None:
         self.rss = 0
         self.pss = 0
+        self.samples: list[tuple[float, int]] = []
         self._pid = pid
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory-watch", daemon=True)
@@ -38,7 +43,9 @@ class MemoryWatch:
             tree = process_tree(self._pid)
             self.rss = max(self.rss, sum(_rss(process) for process in tree))
             if turn % _PSS_EVERY == 0:
-                self.pss = max(self.pss, sum(_pss(process) for process in tree))
+                size = sum(_pss(process) for process in tree)
+                self.samples.append((time.time(), size))
+                self.pss = max(self.pss, size)
             turn += 1
             if self._stop.wait(INTERVAL):
                 return

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
 from rich.table import Table
 
-from weft.bench.case import Case, Outcome, System, Variant
+from weft.bench.case import Case, Kind, Outcome, System, Variant
 
 GIGABYTE = 1 << 30
-BARS_OVER_SPARK = {1: 8.0, 20: 100.0}
+BARS_OVER_SPARK: Mapping[Kind, Mapping[int, float]] = {
+    Kind.JOINS: {1: 8.0, 20: 100.0},
+    Kind.AGGREGATES: {1: 1.0, 20: 15.0},
+}
 """How many times as fast as plain Structured Streaming weft has to be, by the number of queries."""
+MANY_AGGREGATES, BAR_OVER_ONE = 100, 0.6
+"""How much of its speed with one aggregate weft has to keep with so many."""
 BAR_OVER_SPIKE = 0.8
 MOST_QUERIES, MOST_MEMORY = 1000, 4 * GIGABYTE
 
@@ -70,38 +75,65 @@ def summarize(outcomes: Iterable[tuple[Case, Outcome]]) -> list[Line]:
 
 def _ratio(case: Case, speeds: dict[Case, float], base: System) -> float | None:
     """How many times as fast as the best of `base` with as many queries; None if there is nothing to compare."""
-    best = max(
-        (speed for other, speed in speeds.items() if other.system is base and other.queries == case.queries),
-        default=0.0,
-    )
+    same = [other for other in speeds if (other.kind, other.queries) == (case.kind, case.queries)]
+    best = max((speeds[other] for other in same if other.system is base), default=0.0)
     return speeds[case] / best if best and case.system is System.WEFT else None
 
 
 def verdicts(lines: Sequence[Line]) -> list[Verdict]:
     """The bars that these lines can be held against."""
-    found = []
     plain = [line for line in lines if line.case.system is System.WEFT and line.case.variant is Variant.PLAIN]
-    for number, bar in BARS_OVER_SPARK.items():
+    joins = [line for line in plain if line.case.kind is Kind.JOINS]
+    aggregates = [line for line in plain if line.case.kind is Kind.AGGREGATES]
+    return [
+        *_over_spark(joins, Kind.JOINS),
+        *_of_joins(joins),
+        *_over_spark(aggregates, Kind.AGGREGATES),
+        *_of_aggregates(aggregates),
+    ]
+
+
+def _over_spark(plain: Sequence[Line], kind: Kind) -> Iterator[Verdict]:
+    for number, bar in BARS_OVER_SPARK[kind].items():
         ratios = [line.over_spark for line in plain if line.case.queries == number and line.over_spark is not None]
         if ratios:  # each system with the size of batches that suits it
-            found.append(_at_least(f"weft over Spark at N = {number}", max(ratios), bar))
+            yield _at_least(f"{kind}: weft over Spark at N = {number}", max(ratios), bar)
+
+
+def _of_joins(plain: Sequence[Line]) -> Iterator[Verdict]:
     for line in (line for line in plain if line.case.files == 1):
         number = line.case.queries
         if line.over_spike is not None:
-            found.append(_at_least(f"weft over the spike at N = {number}", line.over_spike, BAR_OVER_SPIKE))
+            yield _at_least(f"joins: weft over the spike at N = {number}", line.over_spike, BAR_OVER_SPIKE)
         if number == MOST_QUERIES:
-            what = f"peak memory in GB at N = {number}, at most"
-            found.append(Verdict(what, line.pss / GIGABYTE, MOST_MEMORY / GIGABYTE, line.pss <= MOST_MEMORY))
-    return found
+            what = f"joins: peak memory in GB at N = {number}, at most"
+            yield Verdict(what, line.pss / GIGABYTE, MOST_MEMORY / GIGABYTE, line.pss <= MOST_MEMORY)
+
+
+def _of_aggregates(plain: Sequence[Line]) -> Iterator[Verdict]:
+    best: dict[int, float] = {}
+    for line in plain:
+        best[line.case.queries] = max(line.rows_per_second, best.get(line.case.queries, 0.0))
+    if best.get(1) and MANY_AGGREGATES in best:
+        what = f"aggregates: weft at N = {MANY_AGGREGATES} over weft at N = 1"
+        yield _at_least(what, best[MANY_AGGREGATES] / best[1], BAR_OVER_ONE)
+    if MOST_QUERIES in best:
+        rate = best[MOST_QUERIES]
+        yield Verdict(f"aggregates: rows/s at N = {MOST_QUERIES}, which has to run", rate, 0.0, rate > 0)
 
 
 def _at_least(what: str, measured: float, bar: float) -> Verdict:
     return Verdict(what, measured, bar, measured >= bar)
 
 
-def to_table(lines: Sequence[Line]) -> Table:
-    """For the terminal."""
-    table = Table(title="input rows per second of the whole set of N queries")
+def to_tables(lines: Sequence[Line]) -> list[Table]:
+    """For the terminal, one for each kind of queries."""
+    kinds = dict.fromkeys(line.case.kind for line in lines)
+    return [_to_table(kind, [line for line in lines if line.case.kind is kind]) for kind in kinds]
+
+
+def _to_table(kind: Kind, lines: Sequence[Line]) -> Table:
+    table = Table(title=f"{kind}: input rows per second of the whole set of N queries")
     table.add_column("system")
     for heading in ("N", "rows/s", "batch ms", "query-rows/s", "peak MB", "× Spark", "× spike"):
         table.add_column(heading, justify="right")

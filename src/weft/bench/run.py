@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from weft.bench.case import Case, Outcome, System
+from weft.bench.case import Case, Kind, Outcome, System
 from weft.bench.data import link_files
 from weft.bench.memory import MemoryWatch, end_tree
 
@@ -26,7 +26,7 @@ def run_child(case: Case, data: Path, *, limit: float, spike: Path | None = None
     """The outcome of a case over the generated files in `data`; failures are outcomes too."""
     with tempfile.TemporaryDirectory(prefix="case-", dir=data, ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        link_files(data, folder, case.seconds)
+        link_files(data, folder, case.seconds, streams=case.kind.streams)
         command = _spike_command(case, spike) if spike is not None else _command(case, folder, limit)
         with (folder / "stderr").open("w+b") as log:
             child = subprocess.Popen(
@@ -39,7 +39,8 @@ def run_child(case: Case, data: Path, *, limit: float, spike: Path | None = None
             if outcome is None:
                 outcome = Outcome(note=failure)
                 sys.stderr.write(log.read().decode(errors="replace"))
-    return outcome.with_memory(rss=memory.rss, pss=memory.pss)
+    course = memory.samples if case.kind is Kind.FAN_OUT else ()
+    return outcome.with_memory(rss=memory.rss, pss=memory.pss, samples=course)
 
 
 def _listen(child: subprocess.Popen[bytes], limit: float) -> tuple[str, str]:

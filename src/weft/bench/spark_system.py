@@ -1,7 +1,7 @@
 """A case on plain Structured Streaming: one streaming query per user query, in one application.
 
 Its best settings: the session weft runs on, as many shuffle partitions as cores, the in-memory state store, filters
-before everything else, only the needed columns in the state, results to the sink that costs nothing.
+before everything else, only the needed columns in the state, append mode, results to the sink that costs nothing.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from weft.bench.case import Case, Digest, Outcome, Variant
-from weft.bench.data import SCHEMA, STREAMS, link_files, write_prelude
+from weft.bench.data import link_files, write_prelude
 from weft.bench.measure import Batch, rate_alone, rate_together, to_batch
-from weft.bench.workload import Predicate, WindowJoin, window_joins
+from weft.bench.spark_queries import frames
 from weft.runtime.session import local_session, streaming_settings
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -39,7 +38,7 @@ def run_spark(case: Case, folder: Path, limit: float) -> Outcome:
     before, after, live = folder / "before", folder / "after", folder / "live"
     for stage in (before, after):
         write_prelude(stage, _PRELUDE)
-    link_files(folder, after, case.seconds)
+    link_files(folder, after, case.seconds, streams=case.kind.streams)
     live.symlink_to(before)
     queries = _start(local_session(), case, folder)
     _wait(queries, 1, time.time() + _START_UP)
@@ -52,7 +51,11 @@ def run_spark(case: Case, folder: Path, limit: float) -> Outcome:
     else:
         outcome = rate_together(batches, rows=case.seconds // case.files * case.batch_rows, begin=begin, end=end)
     outcome = replace(outcome, note=_failure(queries) or outcome.note)
-    return replace(outcome, digests=_digests(queries)) if case.variant is Variant.CHECKED else outcome
+    if case.variant is not Variant.CHECKED:
+        return outcome
+    for query in queries:
+        query.processAllAvailable()
+    return replace(outcome, digests=_digests(queries))
 
 
 def _redirect(link: Path, target: Path) -> None:
@@ -64,53 +67,27 @@ def _redirect(link: Path, target: Path) -> None:
 
 def _start(spark: SparkSession, case: Case, folder: Path) -> list[StreamingQuery]:
     with streaming_settings(spark):
-        for key, value in _settings().items():
+        for key, value in _settings(case).items():
             spark.conf.set(key, value)
         return [
-            _joined(spark, case, query, folder)
-            .writeStream.format("noop")
+            frame.writeStream.format("noop")
             .queryName(f"bench{number}")
             .option("checkpointLocation", str(folder / "checkpoints" / str(number)))
             .trigger(processingTime=_TRIGGER)
             .start()
-            for number, query in enumerate(window_joins(case.queries))
+            for number, frame in enumerate(frames(spark, case, folder / "live"))
         ]
 
 
-def _settings() -> dict[str, str]:
+def _settings(case: Case) -> dict[str, str]:
     return {
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
         "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        # Only to see the last windows; otherwise it would take time from the batches that are measured.
+        "spark.sql.streaming.noDataMicroBatches.enabled": str(case.variant is Variant.CHECKED).lower(),
         # Needed by weft, which adds streams while running; here it would only ask for names.
         "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",
     }
-
-
-def _joined(spark: SparkSession, case: Case, query: WindowJoin, folder: Path) -> DataFrame:
-    left = _side(spark, case, folder / "live" / STREAMS[0], query.left)
-    right = _side(spark, case, folder / "live" / STREAMS[1], query.right)
-    pairs = left.select(*(F.col(name).alias(f"a_{name}") for name in ("ts", "k", "f0"))).join(
-        right.select(*(F.col(name).alias(f"b_{name}") for name in ("ts", "k", "f0"))), F.expr(query.spark_condition())
-    )
-    result = pairs.select("a_ts", "b_ts", F.col("a_k").alias("k"), "a_f0", "b_f0")
-    return _observed(result) if case.variant is Variant.CHECKED else result
-
-
-def _side(spark: SparkSession, case: Case, path: Path, predicate: Predicate) -> DataFrame:
-    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", case.files).parquet(str(path))
-    return rows.where(predicate.sql()).withWatermark("ts", "0 seconds")
-
-
-def _observed(result: DataFrame) -> DataFrame:
-    distance = F.unix_micros("a_ts") - F.unix_micros("b_ts")
-    return result.observe(
-        "digest",
-        F.count(F.lit(1)).alias("rows"),
-        F.sum("k").alias("keys"),
-        F.sum(F.col("a_f0") + 1000 * F.col("b_f0")).alias("values"),
-        F.sum(distance).alias("distance"),
-    )
 
 
 def _digests(queries: list[StreamingQuery]) -> dict[int, Digest]:

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.streaming.query import StreamingQuery
 
-from weft.bench.case import Case, Digest, Outcome, Variant
-from weft.bench.data import SCHEMA, STREAMS
+from weft.bench.case import Case, Digest, Kind, Outcome, Variant
+from weft.bench.data import SCHEMA
+from weft.bench.digest import aggregate_digest, join_digest
 from weft.bench.measure import Batch, rate_alone, to_batch
-from weft.bench.workload import window_joins
+from weft.bench.workload import WindowAggregate, WindowJoin, window_aggregates, window_joins
 from weft.engine import Engine, Query
 from weft.engine.streams import files
 from weft.runtime.loop import AVAILABLE_NOW
 
 _POLL = 0.005
-_CHECKED = {20: 3}
+_CHECKED = {Kind.JOINS: {20: 3}, Kind.AGGREGATES: {20: 3, 100: 3, 1000: 3}}
 """How many queries' results are compared with DuckDB, where it is not one."""
 
 
 def run_weft(case: Case, folder: Path, limit: float) -> Outcome:
     """Measure a case over the files under `folder`, for at most `limit` seconds."""
     with Engine(folder / "state", partitions=os.cpu_count() or 1) as engine:
-        for name in STREAMS:
+        for name in case.kind.streams:
             engine.stream(name, _source(case, engine, folder / name), time="ts", lateness="0 seconds")
-        queries = engine.create_many([query.weft_sql() for query in window_joins(case.queries)])
+        queries = engine.create_many([query.weft_sql() for query in _workload(case)])
         engine.start(AVAILABLE_NOW)
         streaming = engine.spark.streams.active[0]
         deadline = time.monotonic() + limit
@@ -43,6 +42,10 @@ def run_weft(case: Case, folder: Path, limit: float) -> Outcome:
         if not engine.wait(1):  # a failure is raised here
             return replace(outcome, note=f"stopped after {limit:.0f} s")
         return replace(outcome, digests=_digests(case, queries))
+
+
+def _workload(case: Case) -> Sequence[WindowJoin | WindowAggregate]:
+    return window_joins(case.queries) if case.kind is Kind.JOINS else window_aggregates(case.queries)
 
 
 def _source(case: Case, engine: Engine, path: Path) -> Any:
@@ -77,20 +80,13 @@ def _deliver(case: Case, engine: Engine, queries: Sequence[Query], deadline: flo
 
 
 def _digests(case: Case, queries: Sequence[Query]) -> dict[int, Digest]:
-    chosen = queries[: _CHECKED.get(case.queries, 1)]
-    return {number: digest_of(query) for number, query in enumerate(chosen)}
+    chosen = queries[: _CHECKED[case.kind].get(case.queries, 1)]
+    return {number: digest_of(case.kind, query.tables(0, 1 << 62)) for number, query in enumerate(chosen)}
 
 
-def digest_of(query: Query) -> Digest:
-    """The digest of all rows a query has so far."""
+def digest_of(kind: Kind, tables: Iterable[Any]) -> Digest:
+    """The digest of all these rows of a query of this kind."""
     total = Digest()
-    for table in query.tables(0, 1 << 62):
-        total = total.plus(table_digest(table))
+    for table in tables:
+        total = total.plus(join_digest(table) if kind is Kind.JOINS else aggregate_digest(table))
     return total
-
-
-def table_digest(table: pa.Table) -> Digest:
-    """The digest of rows with the columns of the workload's queries."""
-    values = [pc.sum(table[name], min_count=0).as_py() for name in ("k", "a_f0", "b_f0")]
-    apart = pc.subtract(table["a_ts"].cast(pa.int64()), table["b_ts"].cast(pa.int64()))
-    return Digest(table.num_rows, values[0], values[1] + 1000 * values[2], pc.sum(apart, min_count=0).as_py())

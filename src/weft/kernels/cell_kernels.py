@@ -111,6 +111,29 @@ def number_sets(sets: Words, columns: Longs, mask: Words, limit: int) -> tuple[L
 
 
 @nb.njit(cache=True, nogil=True)
+def cell_keys(rows: tuple[Longs, Longs], chosen: Longs, classes: Longs, edges: Longs, counts: tuple[int, int]) -> Longs:
+    """The number of each chosen row's cell, by slice, class and group: rows are (times, groups), `counts` how many
+    classes and groups there are. Slices begin at `edges`; a row of class -1 has none."""
+    times, groups = rows
+    class_count, group_count = counts
+    keys = np.empty(len(chosen), np.int64)
+    at = 0
+    for i in range(len(chosen)):
+        if classes[i] < 0:
+            keys[i] = -1
+            continue
+        time = times[chosen[i]]
+        # Times are nearly in order: mostly the slice is the one before, or the next.
+        if time < edges[at] or (at + 1 < len(edges) and time >= edges[at + 1]):
+            if at + 2 < len(edges) and edges[at + 1] <= time < edges[at + 2]:
+                at += 1
+            else:
+                at = np.searchsorted(edges, time, side="right") - 1
+        keys[i] = (at * class_count + classes[i]) * group_count + groups[chosen[i]]
+    return keys
+
+
+@nb.njit(cache=True, nogil=True)
 def expand_sets(sets: Words, words: Longs, bits: Longs, start: int, end: int) -> tuple[Longs, Longs]:
     """Rows start … end − 1 once for every query they belong to: row and number of the query (word, bit)."""
     count = 0

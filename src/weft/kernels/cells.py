@@ -107,7 +107,7 @@ def empty_lane(name: str, count: int) -> Array:
 
 def number_keys(keys: Longs, space: int) -> tuple[Longs, Longs]:
     """Dense numbers for keys in 0 … space − 1 (-1 stays), and the key of each number."""
-    return number_small(keys, space) if space <= 4 * len(keys) + 65_536 else number_large(keys)
+    return number_small(keys, space) if space <= 4 * len(keys) + 4096 else number_large(keys)
 
 
 def reduce_lanes(cells: Cells, source: Longs, target: Longs, count: int) -> tuple[Lanes, dict[str, Detail]]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from weft.kernels.bitset import WORD_BITS, Words, slots_of, to_words
-from weft.kernels.cell_kernels import expand_sets, number_sets
+from weft.kernels.cell_kernels import cell_keys, expand_sets, number_sets
 from weft.kernels.cells import (
     GREATEST,
     LAST,
@@ -98,8 +98,7 @@ def _collect_family(rows: Cells, family: Family) -> Iterator[Cells]:
     classes, firsts = number_sets(rows.sets, np.flatnonzero(mask), mask, limit)
     if len(firsts) <= limit:
         if len(firsts):
-            chosen = np.flatnonzero(classes >= 0) if int(classes.min()) < 0 else np.arange(len(rows))
-            yield _gather(rows, family, chosen, classes[chosen], rows.sets[firsts] & mask)
+            yield _gather(rows, family, np.arange(len(rows)), classes, rows.sets[firsts] & mask)
         return
     singles = np.stack([to_words(1 << slot, words) for slot in slots])
     at_word = np.array([slot // WORD_BITS for slot in slots])
@@ -112,41 +111,40 @@ def _collect_family(rows: Cells, family: Family) -> Iterator[Cells]:
 
 
 def _gather(rows: Cells, family: Family, chosen: Longs, classes: Longs, sets: Words) -> Cells:
-    """Cells of these rows, each in one class."""
-    times, group = rows.slices[chosen], rows.group[chosen]
+    """Cells of these rows, each in one class; rows of class -1 are left out."""
     if family.gap is not None:
-        return _gather_runs(rows, family.gap, chosen, classes, sets)
-    numbers, edges = _slices(times, family.windows)
+        kept = np.flatnonzero(classes >= 0)
+        return _gather_runs(rows, family.gap, chosen[kept], classes[kept], sets)
+    edges = _edges(rows.slices, family.windows)
     spread = len(sets) * rows.group_count
-    target, keys = number_keys((numbers * len(sets) + classes) * rows.group_count + group, len(edges) * spread)
-    lanes, details = reduce_lanes(rows, chosen, target, len(keys))
+    keys = cell_keys((rows.slices, rows.group), chosen, classes, edges, (len(sets), rows.group_count))
+    target, found = number_keys(keys, len(edges) * spread)
+    lanes, details = reduce_lanes(rows, chosen, target, len(found))
     return Cells(
         groups=rows.groups,
         group_count=rows.group_count,
         sets=sets,
-        slices=edges[keys // spread],
-        classes=keys // rows.group_count % len(sets),
-        group=keys % rows.group_count,
+        slices=edges[found // spread],
+        classes=found // rows.group_count % len(sets),
+        group=found % rows.group_count,
         lanes=lanes,
         details=details,
         dictionaries=rows.dictionaries,
     )
 
 
-def _slices(times: Longs, windows: Sequence[tuple[int, int]]) -> tuple[Longs, Longs]:
-    """The slice of each row, and where each slice begins: at the edges of all windows."""
+def _edges(times: Longs, windows: Sequence[tuple[int, int]]) -> Longs:
+    """Where slices begin: at the edges of all windows, from the one that holds the first time on."""
     first, last = int(times.min()), int(times.max())
     offsets = sorted({(slide, offset % slide) for size, slide in windows for offset in (0, size)})
     if sum((last - first) // slide + 2 for slide, _ in offsets) <= _MOST_EDGES:
         grids = [np.arange(first - (first - offset) % slide, last + 1, slide) for slide, offset in offsets]
         edges = np.unique(np.concatenate(grids))
-        edges = edges[max(0, int(np.searchsorted(edges, first, side="right")) - 1) :]
-        return np.searchsorted(edges, times, side="right") - 1, edges
+        return edges[max(0, int(np.searchsorted(edges, first, side="right")) - 1) :]
     begins = np.full(len(times), GREATEST, np.int64)
     for slide, offset in offsets:
         np.maximum(begins, times - (times - offset) % slide, out=begins)
-    edges, numbers = np.unique(begins, return_inverse=True)
-    return numbers.astype(np.int64), edges
+    return np.unique(begins)
 
 
 def _gather_runs(rows: Cells, gap: int, chosen: Longs, classes: Longs, sets: Words) -> Cells:

@@ -121,7 +121,7 @@ def _decimals(values: Array, scale: int, type_: DataType) -> Sequence[Decimal]:
 
 def _rescaled(value: int, digits: int) -> int:
     """The value times 10^digits, half away from zero. On integers: decimals round to their context without a word."""
+    unit: int = 10 ** abs(digits)
     if digits >= 0:
-        return value * 10**digits
-    unit = 10**-digits
+        return value * unit
     return (abs(value) + unit // 2) // unit * (1 if value >= 0 else -1)

@@ -52,10 +52,21 @@ def tag_table(program: Program, task: BatchTask, stream: str, *, table: pa.Table
         for role in tag.roles:
             tagged = role.index.tag(admitted, times)
             report.failures.update(tagged.failures)
-            wanted = Tagged(program, task, report, admitted, times, tagged.sets)
+            sets = _in_time_for_sessions(program, task, times, tagged.sets)
+            wanted = Tagged(program, task, report, admitted, times, sets)
             buckets.extend(_fill_stores(wanted, role))
             buckets.extend(bucket for slices in role.slices if (bucket := fill_slices(wanted, slices)) is not None)
     return report, buckets
+
+
+def _in_time_for_sessions(program: Program, task: BatchTask, times: Array, sets: Array) -> Array:
+    """Query-sets without session queries that have ended their sessions beyond a row: its stream was idle meanwhile,
+    and a session must not be reported again with it."""
+    for names, slots in program.joined_sessions().items():
+        ended = task.closed.get(names)
+        if ended is not None and int(times.min()) < ended:
+            sets = np.where((times < ended)[:, None], sets & ~to_words(slots, program.words), sets)
+    return sets
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ from weft.kernels.pair_cells import PairPlan
 from weft.kernels.predicate_index import PredicateIndex, Want, build_index, opaque_predicates
 from weft.kernels.window_table import WindowEntry, WindowTable, build_window_table
 from weft.optimize.weave import is_swapped, sides_of
-from weft.plan.changelog import LiveQuery, Slots
+from weft.plan.changelog import LiveQuery, Slots, slots_of
 from weft.plan.expression import Expression, Opaque, columns_of, guard_opaque, to_sql
 from weft.plan.query import BoundQuery
 from weft.plan.shared import SessionJoin, SharedAggregate, SharedJoin, SharedPlan, SliceStore, Store, StoreId
@@ -95,6 +95,16 @@ class Program:
     def closes_windows(self) -> bool:
         """Whether some query waits for windows to end."""
         return bool(self.aggregates or self.session_joins)
+
+    def joined_sessions(self) -> dict[tuple[str, ...], Slots]:
+        """Slots of queries with sessions over several streams, by those streams."""
+        found: dict[tuple[str, ...], Slots] = {}
+        parts = [(each.aggregate.streams, each.sessions) for each in self.aggregates]
+        parts += [(each.streams, each.queries) for each in self.session_joins]
+        for names, queries in parts:
+            if len(names) > 1 and queries:
+                found[names] = Slots(found.get(names, 0) | slots_of(query.slot for query in queries))
+        return found
 
     def window_streams(self) -> frozenset[tuple[str, ...]]:
         """The sets of streams whose common watermark ends windows."""

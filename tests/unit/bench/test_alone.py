@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from weft.bench.alone import disagreements, result_alone
-from weft.bench.case import Case, Digest, System
-from weft.bench.data import Load, generate, second_table
-from weft.bench.weft_system import table_digest
-from weft.bench.workload import Predicate, WindowJoin, window_joins
+from weft.bench.alone import aggregate_alone, disagreements, fan_out_alone, join_alone, result_alone
+from weft.bench.case import Case, Digest, Kind, System
+from weft.bench.data import START, Load, generate, second_table
+from weft.bench.workload import Extra, Predicate, WindowAggregate, WindowJoin, window_aggregates, window_joins
 
 LOAD = Load(rate=60, keys=5)
 SECONDS = 4
@@ -20,13 +21,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def by_hand(query: WindowJoin) -> Digest:
-    def wanted(row: dict[str, int], predicate: Predicate) -> bool:
-        value = row[f"f{predicate.attribute}"]
-        return value > predicate.value if predicate.above else value < predicate.value
+def wanted(row: dict[str, int], predicate: Predicate) -> bool:
+    value = row[f"f{predicate.attribute}"]
+    return value > predicate.value if predicate.above else value < predicate.value
 
+
+def rows_of(stream: int) -> list[dict[str, Any]]:
+    return [row for second in range(SECONDS) for row in second_table(LOAD, stream, second).to_pylist()]
+
+
+def pairs_by_hand(query: WindowJoin) -> Digest:
     total = Digest()
-    sides = [[row for t in range(SECONDS) for row in second_table(LOAD, s, t).to_pylist()] for s in range(2)]
+    sides = [rows_of(0), rows_of(1)]
     for a in sides[0]:
         for b in sides[1]:
             apart = round((a["ts"] - b["ts"]).total_seconds() * 1_000_000)
@@ -36,32 +42,77 @@ def by_hand(query: WindowJoin) -> Digest:
     return total
 
 
-def test_alone_equals_nested_loops(folder: Path) -> None:
+def groups_by_hand(query: WindowAggregate) -> Digest:
+    begin, last = int(START.timestamp()), int(START.timestamp()) + SECONDS - 1
+    total = Digest()
+    for start in (n for n in range(begin - 10, last) if n % query.slide == 0 and n + query.seconds <= last):
+        for key in range(LOAD.keys):
+            rows = [
+                row
+                for row in rows_of(0)
+                if row["k"] == key
+                and start <= row["ts"].timestamp() < start + query.seconds
+                and wanted(row, query.predicate)
+            ]
+            if rows:
+                extra = [row[f"f{query.extra_of}"] for row in rows]
+                other = {
+                    Extra.NOTHING: 0,
+                    Extra.MIN: 1000 * min(extra),
+                    Extra.MAX: 1000 * max(extra),
+                    Extra.AVG: math.floor(1000 * (sum(extra) / len(extra)) + 0.5),
+                }
+                values = len(rows) + sum(row[f"f{query.summed}"] for row in rows) + other[query.extra]
+                total = total.plus(Digest(1, key * len(rows), (key + 1) * values, (start - begin) * len(rows)))
+    return total
+
+
+def fan_out_by_hand() -> Digest:
+    found: dict[tuple[int, int], list[int]] = {}
+    for a in rows_of(0):
+        for b in rows_of(1):
+            second = int(a["ts"].timestamp() - START.timestamp())
+            if a["k"] == b["k"] and second == int(b["ts"].timestamp() - START.timestamp()) < SECONDS - 1:
+                found.setdefault((a["f0"], second), []).append(1 + a["f1"] + a["f1"] * b["f2"])
+    total = Digest()
+    for (group, second), values in found.items():
+        total = total.plus(Digest(1, group * len(values), (group + 1) * sum(values), second * len(values)))
+    return total
+
+
+def test_joins_alone_equal_nested_loops(folder: Path) -> None:
     for query in window_joins(5):
-        assert result_alone(query, folder, SECONDS) == by_hand(query)
+        assert join_alone(query, folder, SECONDS) == pairs_by_hand(query)
+
+
+@pytest.mark.parametrize("extra", Extra)
+def test_aggregates_alone_equal_what_is_counted_by_hand(folder: Path, extra: Extra) -> None:
+    query = WindowAggregate(Predicate(1, above=True, value=99), 3, 2, 0, extra, 4)
+    found = aggregate_alone(query, folder, SECONDS)
+    assert found == groups_by_hand(query)
+    assert found.rows > 0
+
+
+def test_random_aggregates_alone_equal_what_is_counted_by_hand(folder: Path) -> None:
+    for query in window_aggregates(5):
+        assert aggregate_alone(query, folder, SECONDS) == groups_by_hand(query)
+
+
+def test_an_aggregate_over_a_join_alone_equals_nested_loops(folder: Path) -> None:
+    found = fan_out_alone(folder, SECONDS)
+    assert found == fan_out_by_hand()
+    assert found.rows > 0
 
 
 def test_an_empty_result_has_an_empty_digest(folder: Path) -> None:
     nothing = WindowJoin(Predicate(0, above=False, value=0), Predicate(0, above=True, value=0), 1)
-    assert result_alone(nothing, folder, SECONDS) == Digest()
+    assert join_alone(nothing, folder, SECONDS) == Digest()
 
 
-def test_a_wrong_result_is_told(folder: Path) -> None:
-    case = Case(System.WEFT, 2, SECONDS, load=LOAD)
-    right = result_alone(window_joins(2)[1], folder, SECONDS)
+@pytest.mark.parametrize("kind", Kind)
+def test_a_wrong_result_is_told(folder: Path, kind: Kind) -> None:
+    case = Case(System.WEFT, 2, SECONDS, load=LOAD, kind=kind)
+    right = result_alone(case, 1, folder)
     assert disagreements(case, {1: right}, folder) == []
     [line] = disagreements(case, {1: right.plus(Digest(distance=1))}, folder)
-    assert line.startswith("weft, N = 2, query 1: ")
-
-
-def test_digest_of_arrow_rows() -> None:
-    rows = second_table(LOAD, 0, 0).slice(0, 3)
-    later = second_table(LOAD, 0, 1).slice(0, 3)
-    table = rows.select(["ts", "k", "f0"]).rename_columns(["a_ts", "k", "a_f0"])
-    table = table.append_column("b_ts", later["ts"]).append_column("b_f0", later["f0"])
-    total = Digest()
-    for row in table.to_pylist():
-        apart = round((row["a_ts"] - row["b_ts"]).total_seconds() * 1_000_000)
-        total = total.plus(Digest(1, row["k"], row["a_f0"] + 1000 * row["b_f0"], apart))
-    assert table_digest(table) == total
-    assert table_digest(table.slice(0, 0)) == Digest()
+    assert line.startswith(f"weft, {kind}, N = 2, query 1: ")

@@ -2,11 +2,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from weft.bench.data import SCHEMA, START, STREAMS, Load, file_of, generate, link_files, second_table, write_prelude
+from weft.bench.data import (
+    SCHEMA,
+    START,
+    STREAMS,
+    Load,
+    file_of,
+    generate,
+    link_files,
+    rows_between,
+    second_table,
+    write_prelude,
+)
 from weft.sql import parse_schema
 
 LOAD = Load(rate=500, keys=40)
@@ -53,6 +65,20 @@ def test_links_are_a_prefix_with_the_same_order(tmp_path: Path) -> None:
         linked = sorted((tmp_path / "some" / name).iterdir())
         assert linked == [file_of(tmp_path / "some", name, second) for second in range(2)]
         assert linked[1].samefile(file_of(tmp_path / "all", name, 1))
+
+
+def test_one_stream_alone(tmp_path: Path) -> None:
+    generate(tmp_path / "all", LOAD, 1, streams=["A"])
+    link_files(tmp_path / "all", tmp_path / "some", 1, streams=["A"])
+    for folder in ("all", "some"):
+        assert [path.name for path in (tmp_path / folder).iterdir()] == ["A"]
+
+
+def test_rows_lie_between_two_moments_in_order() -> None:
+    times = rows_between(np.random.default_rng(0), LOAD, 1_000, 1_500)["ts"].cast(pa.int64()).to_numpy()
+    assert len(times) == LOAD.rate
+    assert 1_000 <= times[0] <= times[-1] < 1_500
+    assert (times[:-1] <= times[1:]).all()
 
 
 def test_the_prelude_comes_first_and_joins_with_nothing(tmp_path: Path) -> None:

@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from weft.bench.arrivals import Arrival, FileFeed, create_by_the_clock
+from weft.bench.arrivals import Arrival, FileFeed, LiveFeed, create_by_the_clock
 from weft.bench.data import Load, file_of, generate
 from weft.bench.deployment import Phase, Report, Spread, parse, phase, spread, to_json, to_tables
 from weft.bench.measure import Batch
@@ -134,3 +138,15 @@ def test_files_arrive_in_order(tmp_path: Path) -> None:
     for name in ("A", "B"):
         moved = sorted((tmp_path / "in" / name).iterdir(), key=lambda path: path.stat().st_mtime_ns)
         assert moved == [file_of(tmp_path / "in", name, second) for second in range(3)]
+
+
+def test_live_files_hold_the_time_since_the_file_before(tmp_path: Path) -> None:
+    with LiveFeed(tmp_path, Load(rate=50, keys=2), files=3, interval=0.05) as feed:
+        feed.join()
+    assert feed.fed == 3
+    for name in ("A", "B"):
+        spans = [pc.min_max(pq.read_table(file_of(tmp_path, name, number))["ts"]).as_py() for number in range(3)]
+        assert all(before["max"] < after["min"] for before, after in pairwise(spans))
+        assert abs(spans[-1]["max"].timestamp() - time.time()) < 60
+        assert all(span["max"].timestamp() <= time.time() for span in spans)
+    assert {path.name for path in tmp_path.iterdir()} == {"A", "B"}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -41,6 +42,8 @@ def test_peak_is_that_of_the_whole_tree(tmp_path: os.PathLike[str]) -> None:
         pass
     assert memory.rss >= 2 * HELD
     assert 2 * HELD <= memory.pss <= memory.rss
+    assert max(size for _, size in memory.samples) == memory.pss
+    assert all(abs(at - time.time()) < 60 for at, _ in memory.samples)
 
 
 def test_a_tree_is_ended_as_a_whole(tmp_path: os.PathLike[str]) -> None:

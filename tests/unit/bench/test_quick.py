@@ -2,31 +2,50 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.bench.case import System, Variant
+import pytest
+
+from weft.bench.case import Kind, System
+from weft.bench.cases import AGGREGATE_LOAD, trial_cases
 from weft.bench.data import Load
-from weft.bench.quick import alternate, machine, parse, spark_cases, trial_cases, weft_cases
+from weft.bench.quick import machine, parse
 
 
-def test_the_default_run_covers_what_is_to_be_shown() -> None:
+def test_the_default_run_covers_both_kinds() -> None:
     settings = parse([])
-    plain = {(c.system, c.queries) for c in settings.cases if c.variant is Variant.PLAIN and c.files == 1}
-    assert plain == {(System.WEFT, n) for n in (1, 20, 100, 500, 1000)} | {(System.SPARK, n) for n in (1, 5, 20)}
-    assert {c.queries for c in settings.cases if c.variant is Variant.ROWS} == {1, 100}
-    assert {c.queries for c in settings.cases if c.system is System.WEFT and c.files == 4} == {1, 20, 100}
-    assert [c.queries for c in settings.cases if c.variant is Variant.DELIVERED] == [20]
-    assert {c.queries for c in settings.cases if c.system is System.SPARK and c.files == 4} == {1, 20}
-    assert settings.load == Load(200_000, 100_000)
+    assert {case.kind for case in settings.cases} == {Kind.JOINS, Kind.AGGREGATES}
+    assert {case.load for case in settings.cases if case.kind is Kind.JOINS} == {Load(200_000, 100_000)}
+    assert {case.load for case in settings.cases if case.kind is Kind.AGGREGATES} == {AGGREGATE_LOAD}
     assert len(set(settings.cases)) == len(settings.cases)
 
 
-def test_systems_alternate() -> None:
-    load = Load()
-    order = [case.system for case in alternate(weft_cases([20, 500], load), spark_cases([5, 20], load))]
-    assert order == [System.WEFT, System.SPARK, System.WEFT, System.SPARK, System.WEFT, System.SPARK, System.WEFT]
+@pytest.mark.parametrize("only", ["joins", "aggregates"])
+def test_one_part_alone(only: str) -> None:
+    every = parse([]).cases
+    assert parse(["--only", only]).cases == tuple(case for case in every if case.kind == only)
+    assert parse(["--only", only, "--quick-check"]).cases == tuple(c for c in trial_cases() if c.kind == only)
 
 
 def test_every_case_has_whole_batches() -> None:
     assert all(case.seconds % case.files == 0 for case in (*parse([]).cases, *trial_cases()))
+
+
+def test_all_cases_of_a_kind_have_the_same_load() -> None:
+    for cases in (parse([]).cases, parse(["--rate", "1000"]).cases, trial_cases()):
+        assert len({(case.kind, case.load) for case in cases}) == len({case.kind for case in cases})
+
+
+def test_numbers_of_queries_and_rows_as_asked() -> None:
+    cases = parse(["--rate", "1000", "--weft", "20", "500", "--spark", "5"]).cases
+    assert {(c.kind, c.system, c.queries) for c in cases} == {
+        (Kind.JOINS, System.WEFT, 20),
+        (Kind.JOINS, System.WEFT, 500),
+        (Kind.JOINS, System.SPARK, 5),
+        (Kind.AGGREGATES, System.WEFT, 20),
+    }
+    assert {(c.kind, c.load) for c in cases} == {
+        (Kind.JOINS, Load(1000, 100_000)),
+        (Kind.AGGREGATES, Load(1000, 1000)),
+    }
 
 
 def test_the_spike_runs_beside_only_if_asked() -> None:
@@ -40,9 +59,9 @@ def test_the_spike_runs_beside_only_if_asked() -> None:
 def test_the_trial_is_small_and_has_both_systems() -> None:
     settings = parse(["--quick-check"])
     assert settings.cases == trial_cases()
-    assert settings.load.rate <= 2_000
-    assert {case.system for case in settings.cases} == {System.WEFT, System.SPARK}
-    assert {case.load for case in settings.cases} == {settings.load}
+    assert all(case.load.rate <= 2_000 for case in settings.cases)
+    for kind in (Kind.JOINS, Kind.AGGREGATES):
+        assert {case.system for case in settings.cases if case.kind is kind} == {System.WEFT, System.SPARK}
 
 
 def test_the_machine_is_named() -> None:

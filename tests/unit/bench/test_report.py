@@ -5,8 +5,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from weft.bench.case import Case, Outcome, System, Variant
-from weft.bench.report import GIGABYTE, summarize, to_json, to_table, verdicts
+from weft.bench.case import Case, Kind, Outcome, System, Variant
+from weft.bench.report import GIGABYTE, summarize, to_json, to_tables, verdicts
 
 WEFT = Case(System.WEFT, 1, 20)
 MEASURED = [
@@ -38,9 +38,9 @@ def test_ratios_are_to_the_best_at_the_same_number_of_queries() -> None:
 def test_bars_hold_for_the_plain_case_only() -> None:
     found = {verdict.what: verdict.met for verdict in verdicts(summarize(MEASURED))}
     assert found == {
-        "weft over Spark at N = 1": True,
-        "weft over the spike at N = 1": False,
-        "peak memory in GB at N = 1000, at most": False,
+        "joins: weft over Spark at N = 1": True,
+        "joins: weft over the spike at N = 1": False,
+        "joins: peak memory in GB at N = 1000, at most": False,
     }
 
 
@@ -50,10 +50,53 @@ def test_a_spark_that_did_nothing_gives_no_ratio() -> None:
     assert verdicts([line]) == []
 
 
+def aggregate(system: System, queries: int, rate: float, files: int = 1) -> tuple[Case, Outcome]:
+    return Case(system, queries, 24, files, kind=Kind.AGGREGATES), Outcome(rate, 1.0, 5)
+
+
+AGGREGATES = [
+    aggregate(System.WEFT, 1, 100.0),
+    aggregate(System.WEFT, 1, 200.0, 4),
+    aggregate(System.SPARK, 1, 180.0),
+    aggregate(System.SPARK, 1, 160.0, 4),
+    aggregate(System.WEFT, 20, 150.0),
+    aggregate(System.SPARK, 20, 10.0),
+    aggregate(System.SPARK, 20, 11.0, 4),
+    aggregate(System.WEFT, 100, 110.0),
+    aggregate(System.WEFT, 100, 130.0, 4),
+    aggregate(System.WEFT, 1000, 9.0),
+]
+
+
+def test_aggregates_have_bars_of_their_own_for_the_best_batch_size() -> None:
+    found = {verdict.what: (verdict.measured, verdict.met) for verdict in verdicts(summarize(AGGREGATES))}
+    assert found == {
+        "aggregates: weft over Spark at N = 1": (200.0 / 180.0, True),
+        "aggregates: weft over Spark at N = 20": (150.0 / 11.0, False),
+        "aggregates: weft at N = 100 over weft at N = 1": (0.65, True),
+        "aggregates: rows/s at N = 1000, which has to run": (9.0, True),
+    }
+
+
+def test_many_aggregates_that_do_not_run_miss_the_bar() -> None:
+    [verdict] = verdicts(summarize([aggregate(System.WEFT, 1000, 0.0)]))
+    assert not verdict.met
+
+
+def test_kinds_are_not_compared_with_each_other() -> None:
+    lines = summarize([(WEFT, Outcome(900.0)), aggregate(System.SPARK, 1, 1.0), aggregate(System.WEFT, 1, 5.0)])
+    assert [line.over_spark for line in lines] == [None, None, 5.0]
+    assert [table.title for table in to_tables(lines)] == [
+        "joins: input rows per second of the whole set of N queries",
+        "aggregates: input rows per second of the whole set of N queries",
+    ]
+
+
 def test_table_and_json_say_the_same() -> None:
     lines = summarize(MEASURED)
     console = Console(width=120, record=True, file=StringIO())
-    console.print(to_table(lines))
+    for table in to_tables(lines):
+        console.print(table)
     text = console.export_text()
     assert "800" in text
     assert "8.00" in text

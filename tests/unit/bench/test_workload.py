@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 
 from weft.bench.data import SCHEMA, STREAMS
-from weft.bench.workload import LONGEST_WINDOW, Predicate, WindowJoin, window_joins
+from weft.bench.workload import (
+    AGGREGATED_PAIRS,
+    LONGEST_AGGREGATE,
+    LONGEST_WINDOW,
+    PLAIN_PAIRS,
+    Extra,
+    Predicate,
+    WindowAggregate,
+    WindowJoin,
+    window_aggregates,
+    window_joins,
+)
 from weft.plan.stream import FrameSource, Stream
 from weft.sql import bind, parse_schema
 
@@ -47,3 +58,36 @@ def test_spark_condition_excludes_both_ends() -> None:
     query = WindowJoin(Predicate(0, True, 1), Predicate(1, False, 2), 2)
     reach = "INTERVAL 2 SECONDS"
     assert query.spark_condition() == f"a_k = b_k AND b_ts > a_ts - {reach} AND b_ts < a_ts + {reach}"
+
+
+def test_aggregates_bind_and_name_their_outputs() -> None:
+    for query in window_aggregates(50):
+        bound = bind(query.weft_sql(), DECLARED)
+        assert not bound.is_join
+        names = ["k", "start", "n", "total", *(["other"] if query.extra else [])]
+        assert [output.name for output in bound.outputs] == names
+        assert 1 <= query.slide <= query.seconds <= LONGEST_AGGREGATE
+
+
+def test_aggregates_differ_in_everything_and_repeat() -> None:
+    queries = window_aggregates(1000)
+    assert window_aggregates(20) == queries[:20]
+    assert {query.extra for query in queries} == set(Extra)
+    assert {query.seconds for query in queries} == set(range(1, LONGEST_AGGREGATE + 1))
+    assert {query.predicate.attribute for query in queries} == {0, 1, 2, 3, 4}
+    assert {query.predicate.above for query in queries} == {True, False}
+
+
+def test_aggregate_text() -> None:
+    query = WindowAggregate(Predicate(3, above=True, value=7), 8, 4, 0, Extra.AVG, 2)
+    assert query.weft_sql() == (
+        "SELECT k, window_start AS start, COUNT(*) AS n, SUM(f0) AS total, AVG(f2) AS other "
+        "FROM A [RANGE 8 SECONDS SLIDE 4 SECONDS] WHERE f3 > 7 GROUP BY k"
+    )
+
+
+def test_the_join_with_the_large_fan_out_binds_in_both_forms() -> None:
+    aggregated, plain = bind(AGGREGATED_PAIRS, DECLARED), bind(PLAIN_PAIRS, DECLARED)
+    assert [output.name for output in aggregated.outputs] == ["g", "start", "n", "total", "product"]
+    assert [output.name for output in plain.outputs] == ["g", "start", "x", "y"]
+    assert plain.is_join

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.unit.engine.sample import JOIN, STREAMS, data_files, live, open_core, rows, stream
 from weft.engine.inventory import Inventory
-from weft.optimize.weave import sides_of
+from weft.optimize.weave import places_of, sides_of
 from weft.plan.changelog import Slots
 from weft.plan.shared import StoreId
 from weft.state.bucket import Bucket, Part
@@ -145,6 +146,45 @@ def test_merges_are_asked_for_within_the_reach_of_the_windows(inventory: Invento
     inventory.buckets = {f"{n}": bucket(f"{n}", n * 1000) for n in range(20)}
     assert inventory.merges(LIVE, STREAMS) == ()
     assert [len(group) for group in inventory.merges({unbounded.record.id: unbounded}, STREAMS)] == [8]
+
+
+# ---- windows
+
+
+def test_open_sessions_keep_files_that_nothing_else_reaches(inventory: Inventory) -> None:
+    session = live("SELECT k, COUNT(*) FROM a [SESSION 1 SECOND] GROUP BY k")
+    (store,) = places_of(session)
+    first = replace(manifest(0, bucket("0/x", 0, store=store), bucket("0/y", 0, store=store)), open=("0/x",))
+    put(inventory, first)
+    everything = ({session.record.id: session}, STREAMS, {"a": 99 * SECOND})
+    inventory.collect(*everything)
+    assert set(inventory.buckets) == there(inventory) == {"0/x"}
+    put(inventory, replace(manifest(1), open=()))
+    inventory.collect(*everything)
+    assert there(inventory) == set()
+
+
+def test_slices_go_when_their_windows_have_ended_not_when_rows_are_late(inventory: Inventory) -> None:
+    tumble = live("SELECT COUNT(*) FROM a [TUMBLE 10 SECONDS]")
+    (store,) = places_of(tumble)
+    put(inventory, manifest(0, bucket("0/x", 0, store=store), bucket("0/y", 15, store=store)))
+    everything = ({tumble.record.id: tumble}, STREAMS, {"a": 99 * SECOND})
+    inventory.collect(*everything)
+    assert there(inventory) == {"0/x", "0/y"}, "nobody said that a window ended"
+    put(inventory, replace(manifest(1), closed=((("a",), 20 * SECOND),)))
+    inventory.collect(*everything)
+    assert there(inventory) == {"0/y"}
+
+
+def test_how_far_windows_are_ended_is_kept_by_streams(inventory: Inventory) -> None:
+    both = ("a", "b")
+    put(inventory, replace(manifest(0), closed=((("a",), 5), (both, 3)), open=("0/x",)))
+    put(inventory, replace(manifest(1), closed=((("a",), 7),), open=("1/y",)))
+    assert inventory.closed == {("a",): 7, both: 3}
+    assert inventory.open == {"1/y"}
+    again = Inventory(inventory._directory)
+    again.load(json.loads(json.dumps(inventory.to_json())))
+    assert (again.closed, again.open) == (inventory.closed, inventory.open)
 
 
 # ---- in a real engine

@@ -104,3 +104,53 @@ def test_a_store_without_queries_is_garbage_unless_it_is_retained() -> None:
 
 def test_selections_reach_nothing() -> None:
     assert horizons([live("SELECT x FROM a")], {"q0": (STORES[0],)}, {}) == {}
+
+
+# ---- windows that end
+
+
+AGGREGATE = live("SELECT COUNT(*) FROM a [TUMBLE 1 SECOND]")
+SESSIONS = live("SELECT k, COUNT(*) FROM a [SESSION 1 SECOND] GROUP BY k")
+SESSION_JOIN = live("SELECT p.x FROM a [SESSION 1 SECOND] p JOIN b [SESSION 1 SECOND] q ON p.k = q.k")
+JOINED = live("SELECT COUNT(*) FROM a [TUMBLE 1 SECOND] p JOIN b [TUMBLE 1 SECOND] q ON p.k = q.k")
+
+
+def windowed(query: LiveQuery, size: int, slide: int) -> LiveQuery:
+    return LiveQuery(query.record, replace(query.query, sliding=Sliding(size * MICRO, slide * MICRO)))
+
+
+@given(size=st.integers(1, 9), slide=st.integers(1, 9), stored=TIMES, ended=st.none() | TIMES)
+@settings(max_examples=100)
+def test_slices_are_kept_while_a_window_with_them_has_not_ended(
+    size: int, slide: int, stored: int, ended: int | None
+) -> None:
+    query = windowed(AGGREGATE, size, slide)
+    closed = {} if ended is None else {("a",): ended, ("a", "b"): 10**6}
+    limits = horizons([query], {"q0": STORES[:1]}, {"a": 10**6}, closed)
+    kept = is_reachable(bucket(0, stored), Slots(1), limits, None)
+    begins = (begin for begin in range(stored - size + 1, stored + 1) if begin % slide == 0)
+    assert kept or not any(ended is None or begin + size > ended for begin in begins)
+    assert not kept or ended is None or stored >= ended - size
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_windows_of_a_join_end_for_both_sides_together(side: int) -> None:
+    query = windowed(JOINED, 5, 5)
+    limits = horizons([query], BOTH, {"a": 10**6, "b": 10**6}, {("a",): 10**6, ("a", "b"): 20})
+    assert is_reachable(bucket(side, 15), Slots(1), limits, None)
+    assert not is_reachable(bucket(side, 14), Slots(1), limits, None)
+
+
+@pytest.mark.parametrize("query", [SESSIONS, SESSION_JOIN], ids=["aggregation", "join"])
+def test_of_sessions_only_those_who_look_know_what_is_open(query: LiveQuery) -> None:
+    stores = {"q0": STORES if query.query.is_join else STORES[:1]}
+    limits = horizons([query], stores, {"a": 0, "b": 0}, {("a",): 0, ("a", "b"): 0})
+    assert not is_reachable(bucket(0, 10**9), Slots(1), limits, None)
+    assert is_reachable(bucket(0, 10**9), Slots(1), limits, 10**9), "a retain period keeps it all the same"
+
+
+def test_how_long_reaches_are() -> None:
+    """Without times: for the choice of what to merge."""
+    queries = [windowed(AGGREGATE, 7, 2), replace(SESSIONS, record=replace(SESSIONS.record, id="q1", slot=1))]
+    limits = horizons(queries, {"q0": STORES[:1], "q1": STORES[1:]}, {"a": 0}, None)
+    assert limits == {"left": [(-7, 1)], "right": [(None, 2)]}
