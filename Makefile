@@ -81,6 +81,13 @@ fuzz: setup  ## the property tests for as long as you like: make fuzz SECONDS=60
 bench-quick: setup  ## weft against plain Structured Streaming (ARGS=...)
 	$(BIN)/python -m weft.bench.quick $(ARGS)
 
+# The others: what each measures is in its first lines, ARGS="--help" lists its options.
+BENCHES := deployment join-aggregate churn optimizer partitioning
+.PHONY: $(BENCHES:%=bench-%)
+
+$(BENCHES:%=bench-%): bench-%: setup
+	$(BIN)/python -m weft.bench.$(subst -,_,$*) $(ARGS)
+
 clean:  ## remove everything that make or a run has made
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 		bench-out demo-out spark-warehouse metastore_db derby.log

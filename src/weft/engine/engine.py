@@ -84,11 +84,8 @@ class Engine:
         retain: str | timedelta | None = None,
         idle_timeout: str | timedelta = IDLE_TIMEOUT,
     ) -> Stream:
-        """Declare a stream: `weft.files(...)` or any streaming DataFrame; also while data flow.
-
-        Declaring the same stream again is harmless, and needed after a restart for DataFrames. After `idle_timeout`
-        without rows, a stream no longer holds back windows over it and other streams.
-        """
+        """Declare a stream: `weft.files(...)` or any streaming DataFrame; also while data flow. Again is harmless, and
+        needed after a restart for DataFrames. After `idle_timeout` without rows, windows do not wait for it."""
         self._check_open()
         stream = declare_stream(
             check_name("stream", name),
