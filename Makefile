@@ -13,10 +13,11 @@ UNITTESTS := $(wildcard tests/unit tests/golden tests/meta)
 ALL_CORES := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests all-tests golden-update fuzz bench-quick clean
+.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests all-tests golden-update fuzz bench-quick bench-deployment \
+	bench-join-aggregate bench-churn bench-optimizer bench-partitioning clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: require-java $(STAMP)  ## virtual environment with pinned dependencies in .venv (again only if they change)
 
@@ -81,12 +82,20 @@ fuzz: setup  ## the property tests for as long as you like: make fuzz SECONDS=60
 bench-quick: setup  ## weft against plain Structured Streaming (ARGS=...)
 	$(BIN)/python -m weft.bench.quick $(ARGS)
 
-# The others: what each measures is in its first lines, ARGS="--help" lists its options.
-BENCHES := deployment join-aggregate churn optimizer partitioning
-.PHONY: $(BENCHES:%=bench-%)
+bench-deployment: setup  ## queries created while data flow: latency and throughput
+	$(BIN)/python -m weft.bench.deployment $(ARGS)
 
-$(BENCHES:%=bench-%): bench-%: setup
-	$(BIN)/python -m weft.bench.$(subst -,_,$*) $(ARGS)
+bench-join-aggregate: setup  ## an aggregate over a join against the joined rows
+	$(BIN)/python -m weft.bench.join_aggregate $(ARGS)
+
+bench-churn: setup  ## complex queries that come and go, as a plot
+	$(BIN)/python -m weft.bench.churn $(ARGS)
+
+bench-optimizer: setup  ## probe orders of many queries (CLASH fig. 9)
+	$(BIN)/python -m weft.bench.optimizer $(ARGS)
+
+bench-partitioning: setup  ## shared partitioning (SASPAR fig. 8)
+	$(BIN)/python -m weft.bench.partitioning $(ARGS)
 
 clean:  ## remove everything that make or a run has made
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

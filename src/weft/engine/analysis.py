@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.errors import TypeMismatch
+from weft.errors import TypeMismatch, UnsupportedQuery
 from weft.plan.expression import Opaque, conjuncts
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
@@ -14,7 +14,8 @@ from weft.runtime.task import computed_parts
 
 
 def check_types(query: BoundQuery, streams: Mapping[str, Stream], spark: Any) -> BoundQuery:
-    """The query if all its parts have types; asks Spark only where the binder could not tell."""
+    """The query if it can be run and all its parts have types; asks Spark only where the binder could not tell."""
+    _check_supported(query)
     for number, relation in enumerate(query.relations):
         predicates = [part for part in conjuncts(relation.predicate) if isinstance(part, Opaque)]
         computed = [part for part in computed_parts(query, number) if isinstance(part, Opaque)]
@@ -28,6 +29,16 @@ def check_types(query: BoundQuery, streams: Mapping[str, Stream], spark: Any) ->
         if having is not None and types[-1] != "boolean":
             raise TypeMismatch(f"HAVING condition has type {types[-1]}, not boolean", hint="Compare it with something.")
     return query
+
+
+def _check_supported(query: BoundQuery) -> None:
+    """The front end knows more joins than there are operators for."""
+    if query.is_multiway or query.needs_theta:
+        many = f"joins of {len(query.relations)} relations"
+        what = many if query.is_multiway else "joins with other conditions than equalities"
+        raise UnsupportedQuery(
+            f"{what} are not supported yet", hint="For now, at most two relations can be joined, and by equalities."
+        )
 
 
 def _result_fields(query: BoundQuery, streams: Mapping[str, Stream]) -> list[tuple[str, str]]:

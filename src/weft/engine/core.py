@@ -7,11 +7,11 @@ what its tasks report (`commit`). Everything it knows it can read back from the 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+from weft.engine.idle import Idleness
 from weft.engine.inventory import Inventory
 from weft.engine.registry import load_streams, save_stream
 from weft.engine.reports import ended_windows, gather
@@ -47,8 +47,7 @@ class Core:
         self.next_batch = 0
         self.running: int | None = None
         self._task: BatchTask | None = None
-        self._had_rows: dict[str, float] = {}
-        """When each stream last had rows, on this machine's monotonic clock."""
+        self._idleness = Idleness()
         self._journal = Journal(directory)
         self._plan: SharedPlan | None = None
         self._program: Program | None = None
@@ -134,15 +133,6 @@ class Core:
         with self.lock:
             return {name: newest - to_micros(self.streams[name].lateness) for name, newest in self.max_times.items()}
 
-    def _idle(self) -> frozenset[str]:
-        """Streams that had no rows for so long that windows do not wait for them."""
-        now = time.monotonic()
-        return frozenset(
-            name
-            for name, stream in self.streams.items()
-            if now - self._had_rows.setdefault(name, now) > stream.idle_timeout.total_seconds()
-        )
-
     def _make_task(self, batch: int, partitions: int) -> BatchTask:
         return BatchTask(
             data=str(self.directory.path("data")),
@@ -155,7 +145,7 @@ class Core:
             merges=self.inventory.merges(self.roster.live, self.streams),
             quarantine=str(self.directory.path("quarantine")),
             closed=dict(self.inventory.closed),
-            idle=self._idle(),
+            idle=self._idleness.idle(self.streams),
         )
 
     def abort(self) -> None:
@@ -173,7 +163,7 @@ class Core:
             self._journal.write_manifest(manifest)
             self._fold_manifest(manifest)
             self.running = None
-            self._had_rows |= {name: time.monotonic() for name, totals in manifest.streams if totals.rows}
+            self._idleness.note(name for name, totals in manifest.streams if totals.rows)
             self.inventory.collect(self.roster.live, self.streams, self.max_times)
             if batch % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1:
                 self.checkpoint()
