@@ -29,11 +29,34 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """`left` (over relation 0) equals `right` (over relation 1); both have type `type` after coercion."""
+    """`left` (over `left_relation`) equals `right` (over `right_relation`); both have type `type` after coercion."""
 
     left: Expression
     right: Expression
     type: DataType
+    left_relation: int = 0
+    right_relation: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.left_relation < self.right_relation:
+            raise ValueError(f"not a pair of relations in order: {self.left_relation}, {self.right_relation}")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A boolean over several relations that is no `KeyPair`; a combination qualifies where it is true, not NULL.
+
+    `relations` are in ascending order. Columns of `expression` are named `<relation index>.<column>`, as in a matched
+    combination. A comparison of one relation's value with another's has the first relation's on the left. It is the
+    constant TRUE where only event times join the relations: the bounds of the query say all of it.
+    """
+
+    relations: tuple[int, ...]
+    expression: Expression
+
+    def __post_init__(self) -> None:
+        if len(self.relations) < 2 or list(self.relations) != sorted(set(self.relations)):
+            raise ValueError(f"not several relations in order: {self.relations}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +76,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """A selection over one relation, an equi-join of two, or an aggregation over either.
+    """A selection over one relation, a join of several, or an aggregation over either.
 
-    `bounds` limits t0 − t1 of a pair (from RANGE windows and interval conditions); `sliding` is set when results are
-    per window, and then a pair gives one row for each window that holds both tuples; `session` is set when windows
-    are sessions per group or join key. An aggregation has one of the two.
+    `keys` and `conditions` connect all relations of a join. `bounds` limits t0 − t1 of a pair (from RANGE windows and
+    interval conditions) if there are two relations; if there are more, `pair_bounds` has for every i < j the limits of
+    ti − tj, each as tight as all of them together make it. `sliding` is set when results are per window, and then a
+    combination gives one row for each window that holds all its tuples; `session` is set when windows are sessions
+    per group or join key. An aggregation has one of the two.
     """
 
     sql: str
@@ -69,8 +94,20 @@ class BoundQuery:
     session: Session | None = None
     aggregation: Aggregation | None = None
     notices: tuple[str, ...] = field(default=())
+    conditions: tuple[Condition, ...] = ()
+    pair_bounds: tuple[tuple[int, int, TimeBounds], ...] = ()
 
     @property
     def is_join(self) -> bool:
         """Whether there are two relations."""
         return len(self.relations) == 2
+
+    @property
+    def is_multiway(self) -> bool:
+        """Whether there are more than two relations."""
+        return len(self.relations) > 2
+
+    @property
+    def needs_theta(self) -> bool:
+        """Whether relations are joined by anything but equalities."""
+        return bool(self.conditions)

@@ -11,8 +11,8 @@ from weft.errors import UnsupportedQuery
 from weft.plan.expression import Expression, Opaque
 from weft.plan.types import DataType
 from weft.sql.coercion import coerce_key
-from weft.sql.condition import bind_expression
 from weft.sql.decimal_type import bind_typed
+from weft.sql.expression import bind_expression
 from weft.sql.parse import strip
 from weft.sql.scope import Scope
 from weft.sql.text import short_text
@@ -58,12 +58,14 @@ def _shares(node: exp.Expr, scope: Scope, *, products: bool) -> dict[int, exp.Ex
     relations = relations_in(node, scope)
     if len(relations) <= 1:
         return {min(relations, default=0): node}
+    if len(relations) > 2:
+        raise _mixed(node, products=products)
     factors: dict[int, list[exp.Expr]] = {relation: [] for relation in sorted(relations)}
     for factor in _factors(node):
         owners = relations_in(factor, scope)
         if not products or len(owners) > 1:
             raise _mixed(node, products=products)
-        factors[min(owners, default=0)].append(factor)
+        factors[min(owners, default=min(relations))].append(factor)
     return {relation: reduce(_times, parts) for relation, parts in factors.items()}
 
 
@@ -87,7 +89,7 @@ def _times(first: exp.Expr, second: exp.Expr) -> exp.Expr:
 
 def _mixed(node: exp.Expr, *, products: bool) -> UnsupportedQuery:
     hint = "The argument must be over one relation"
-    hint += ", or a product of factors that are each over one." if products else "."
+    hint += ", or a product over two of factors that are each over one." if products else "."
     return UnsupportedQuery(f'the aggregate argument "{short_text(node)}" mixes relations', hint=hint)
 
 

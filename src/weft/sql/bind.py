@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from weft.errors import CrossProduct, InvalidWindow, MissingWindow, QueryTooLarge, UnsupportedQuery
+from weft.errors import InvalidWindow, QueryTooLarge, UnsupportedQuery
 from weft.plan.aggregate import Aggregation
 from weft.plan.query import BoundQuery, Output, Relation
 from weft.plan.stream import Stream
-from weft.plan.window import EVERYTHING, Session, Sliding, TimeBounds, Unbounded, pair_bounds, window_text
+from weft.plan.window import Session, Sliding
 from weft.sql.aggregate import Calls
 from weft.sql.condition import Conditions, sort_conditions
 from weft.sql.group_output import GroupColumns
 from weft.sql.grouping import Grouping, group_by, is_aggregation
+from weft.sql.join import JoinTimes, check_join
 from weft.sql.output import columns_read, select_outputs
 from weft.sql.parse import Parsed, parse
 from weft.sql.scan import DEEPEST
-from weft.sql.scope import Scope, Source, open_scope
+from weft.sql.scope import Scope, open_scope
 
 
 def bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
@@ -42,8 +43,8 @@ def _bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
         outputs, aggregation, notices = _aggregate(parsed, grouping)
     else:
         outputs = select_outputs(parsed.projections, scope)
-    found = sort_conditions(parsed.conditions, parsed.using, scope)
-    bounds = _check_join(scope.sources, found) if len(scope.sources) == 2 else found.bounds
+    found = sort_conditions(parsed.conditions, scope)
+    times = check_join(scope.sources, found) if len(scope.sources) > 1 else JoinTimes()
     _check_windows(scope, found, aggregation)
     window = scope.sources[0].window
     return BoundQuery(
@@ -51,11 +52,13 @@ def _bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
         relations=_relations(parsed, scope, found, aggregated=aggregation is not None),
         keys=found.sorted_keys(),
         outputs=outputs,
-        bounds=bounds,
+        bounds=times.bounds,
         sliding=window if isinstance(window, Sliding) else None,
         session=window if isinstance(window, Session) else None,
         aggregation=aggregation,
-        notices=tuple(dict.fromkeys((*found.notices, *notices, *_notices(bounds)))),
+        notices=tuple(dict.fromkeys((*found.notices, *notices, *times.notices))),
+        conditions=found.conditions(),
+        pair_bounds=times.pairs,
     )
 
 
@@ -80,28 +83,6 @@ def _relations(parsed: Parsed, scope: Scope, found: Conditions, *, aggregated: b
     return tuple(relations)
 
 
-def _check_join(sources: tuple[Source, ...], found: Conditions) -> TimeBounds:
-    """The distances a join admits; every relation must be limited in time, and some equality must join the two."""
-    first, second = sources
-    windows = [source.window if source.window is not None else Unbounded() for source in sources]
-    bounds = pair_bounds(windows[0], windows[1]).intersect(found.bounds)
-    for source, end, other in ((first, bounds.low, second), (second, bounds.high, first)):
-        if source.window is None and end is None:
-            raise MissingWindow(
-                f'relation "{source.alias}" has no window',
-                detail="Without one, its rows would have to be kept for ever.",
-                hint=f"Write {source.stream.name} [RANGE 10 SECONDS] AS {source.alias}, or limit its age: "
-                f"{other.alias}.{other.stream.time} <= {source.alias}.{source.stream.time} + INTERVAL 10 SECONDS.",
-            )
-    _check_equal_windows(first, second)
-    if not found.keys:
-        raise CrossProduct(
-            f'no equality joins "{first.alias}" and "{second.alias}"',
-            hint=f"Add one: ON {first.alias}.key = {second.alias}.key.",
-        )
-    return bounds
-
-
 def _check_windows(scope: Scope, found: Conditions, aggregation: Aggregation | None) -> None:
     """Sessions are of groups or join keys, and time conditions do not go with them, nor with groups."""
     first = scope.sources[0]
@@ -112,27 +93,9 @@ def _check_windows(scope: Scope, found: Conditions, aggregation: Aggregation | N
             detail="A session is of the rows of one group or join key.",
             hint="Add GROUP BY, or join with another relation.",
         )
-    if (session or aggregation is not None) and found.bounds != EVERYTHING:
+    if (session or aggregation is not None) and found.bounds:
         what = "a session window" if session else "an aggregation"
         raise UnsupportedQuery(
             f"a condition on the distance of event times beside {what} is not supported",
             hint="The window alone says which rows belong together: leave the condition out.",
         )
-
-
-def _check_equal_windows(first: Source, second: Source) -> None:
-    per_window = any(isinstance(source.window, Sliding | Session) for source in (first, second))
-    if first.window == second.window or not per_window:
-        return
-    texts = [window_text(source.window) if source.window is not None else "no window" for source in (first, second)]
-    raise InvalidWindow(
-        f'relations "{first.alias}" and "{second.alias}" have windows that do not fit together',
-        detail=f'"{first.alias}" has {texts[0]}, "{second.alias}" has {texts[1]}.',
-        hint="A sliding, tumbling or session window must be the same on both relations.",
-    )
-
-
-def _notices(bounds: TimeBounds) -> tuple[str, ...]:
-    if bounds.low is not None and bounds.high is not None and bounds.low > bounds.high:
-        return ("the time conditions contradict each other: the query will never give a row",)
-    return ()

@@ -1,29 +1,32 @@
-"""Conjuncts of ON and WHERE: predicates of one relation, join keys, and time distances."""
+"""Conjuncts of ON and WHERE: predicates of one relation, join keys, time distances, and whatever else joins."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from weft.errors import TypeMismatch, UnsupportedQuery
-from weft.plan.expression import Call, Column, Expression, Literal, Opaque, to_sql
-from weft.plan.query import KeyPair
-from weft.plan.types import BOOLEAN, STRING, TIMESTAMP, DataType, Kind
+from weft.plan.expression import TRUE, Call, Column, Expression, Literal, Opaque, to_sql
+from weft.plan.query import Condition, KeyPair
+from weft.plan.types import BOOLEAN, Kind
 from weft.plan.window import EVERYTHING, TimeBounds
 from weft.sql.coercion import as_condition, coerce_key, common_type
-from weft.sql.function import RESULT_TYPES
+from weft.sql.connection import components
+from weft.sql.expression import bind_combined, bind_expression
 from weft.sql.interval import time_bounds
 from weft.sql.literal import NeedsSpark
-from weft.sql.parse import strip
-from weft.sql.scan import MARK
-from weft.sql.scope import Scope, Source
-from weft.sql.text import short_text, spark_text
-from weft.sql.translate import Names, data_type, translate
+from weft.sql.parse import ConditionText, strip
+from weft.sql.scope import Merge, Scope
+from weft.sql.text import short_text
 
-_BOOLEAN_NODES = (exp.Predicate, exp.Connector, exp.Not, exp.Escape)
-_TEXT_NODES = (exp.Substring, exp.Trim, exp.Concat, exp.Overlay, exp.Left, exp.Right, exp.Replace)
+Pair = tuple[int, int]
+
+_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ,
+    exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE,
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -33,10 +36,11 @@ class Conditions:
     scope: Scope
     predicates: list[list[Expression]]
     keys: list[KeyPair] = field(default_factory=list)
-    bounds: TimeBounds = EVERYTHING
+    others: list[Condition] = field(default_factory=list)
+    bounds: dict[Pair, TimeBounds] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     # Equal event times at a distance serve as keys only if nothing better does: they cost a computed column.
-    spare_keys: list[exp.Expr] = field(default_factory=list)
+    spare_keys: list[tuple[Pair, exp.Expr, Scope]] = field(default_factory=list)
 
     def predicate(self, relation: int) -> Expression | None:
         """The conjunction of a relation's predicates, None if there is none."""
@@ -46,30 +50,61 @@ class Conditions:
         return parts[0] if len(parts) == 1 else Call("and", tuple(parts), BOOLEAN)
 
     def sorted_keys(self) -> tuple[KeyPair, ...]:
-        """Distinct keys in the order of their text."""
-        by_text = {(to_sql(key.left), to_sql(key.right)): key for key in self.keys}
+        """Distinct keys in the order of their relations and text."""
+        by_text = {
+            (key.left_relation, key.right_relation, to_sql(key.left), to_sql(key.right)): key for key in self.keys
+        }
         return tuple(by_text[text] for text in sorted(by_text))
 
+    def conditions(self) -> tuple[Condition, ...]:
+        """Distinct other conditions in the order they were written: an earlier one may guard a later one."""
+        by_text: dict[tuple[tuple[int, ...], str], Condition] = {}
+        for condition in self.others:
+            by_text.setdefault((condition.relations, to_sql(condition.expression)), condition)
+        return tuple(by_text.values())
 
-def sort_conditions(conjuncts: Sequence[exp.Expr], using: Sequence[str], scope: Scope) -> Conditions:
+    def limit(self, pair: Pair, bounds: TimeBounds) -> None:
+        """One more condition on the distance of two event times."""
+        self.bounds[pair] = self.bounds.get(pair, EVERYTHING).intersect(bounds)
+
+    def unconnected(self, pairs: Iterable[Pair], links: Iterable[tuple[int, ...]]) -> list[Pair]:
+        """Those of `pairs` whose relations are not connected by any chain of `links`."""
+        group = {each: number for number, part in enumerate(components(len(self.predicates), links)) for each in part}
+        return [pair for pair in pairs if group[pair[0]] != group[pair[1]]]
+
+
+def sort_conditions(conjuncts: Sequence[ConditionText], scope: Scope) -> Conditions:
     """All conditions of a query, each checked and typed."""
     found = Conditions(scope, [[] for _ in scope.sources])
-    for name in using:
-        left, right = (_using_column(source, name) for source in scope.sources)
-        _add_key(left, right, exp.EQ(this=exp.to_identifier(name), expression=exp.to_identifier(name)), found)
-        if all(name.lower() == source.stream.time.lower() for source in scope.sources):
-            found.bounds = found.bounds.intersect(TimeBounds(0, 0))
-    for node in conjuncts:
-        _add(node, found)
-    if not found.keys:
-        for node in found.spare_keys:
-            _add_equality(node, found)
+    for merge in scope.merges:
+        _add_merge(merge, found)
+    for each in conjuncts:
+        _add(each.node, scope.within(each.relations), found)
+    _connect_by_time(found)
     return found
 
 
-def _using_column(source: Source, name: str) -> Column:
-    hit = source.fields[name.lower()]
-    return Column(hit.name, hit.type)
+def _connect_by_time(found: Conditions) -> None:
+    """Relations that only conditions on event times join are joined by those."""
+    links = [(key.left_relation, key.right_relation) for key in found.keys]
+    spare = set(found.unconnected((pair for pair, _, _ in found.spare_keys), links))
+    for pair, node, scope in found.spare_keys:
+        if pair in spare:
+            _add_equality(node, scope, found)
+    links = [(key.left_relation, key.right_relation) for key in found.keys]
+    connected = [*links, *(condition.relations for condition in found.others)]
+    for pair in found.unconnected(sorted(found.bounds), connected):
+        found.others.append(Condition(pair, TRUE))
+
+
+def _add_merge(merge: Merge, found: Conditions) -> None:
+    sides = [found.scope.sources[index] for index in (merge.left, merge.right)]
+    fields = [source.fields[merge.name] for source in sides]
+    columns = {source.index: Column(field.name, field.type) for source, field in zip(sides, fields, strict=True)}
+    name = exp.to_identifier(fields[0].name)
+    _add_key(columns, exp.EQ(this=name, expression=name.copy()), found)
+    if all(merge.name == source.stream.time.lower() for source in sides):
+        found.limit((merge.left, merge.right), TimeBounds(0, 0))
 
 
 def relations_of(node: exp.Expr, scope: Scope) -> set[int]:
@@ -86,16 +121,16 @@ def relations_of(node: exp.Expr, scope: Scope) -> set[int]:
     return found
 
 
-def _add(node: exp.Expr, found: Conditions) -> None:
-    relations = relations_of(node, found.scope)
+def _add(node: exp.Expr, scope: Scope, found: Conditions) -> None:
+    relations = relations_of(node, scope)
     if len(relations) <= 1:
-        _add_predicate(node, min(relations, default=0), found)
+        _add_predicate(node, min(relations, default=0), scope, found)
         return
     for part in _split(node):
-        if len(relations_of(part, found.scope)) <= 1:
-            _add(part, found)
+        if len(relations_of(part, scope)) <= 1:
+            _add(part, scope, found)
         else:
-            _add_cross(part, found)
+            _add_cross(part, scope, found)
 
 
 def _split(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -113,10 +148,10 @@ def _split(node: exp.Expr) -> Iterator[exp.Expr]:
             yield node
 
 
-def _add_predicate(node: exp.Expr, relation: int, found: Conditions) -> None:
-    bound = bind_expression(node, relation, found.scope)
+def _add_predicate(node: exp.Expr, relation: int, scope: Scope, found: Conditions) -> None:
+    bound = bind_expression(node, relation, scope)
     if isinstance(bound, Opaque):
-        name = found.scope.sources[relation].stream.name
+        name = scope.sources[relation].stream.name
         found.notices.append(f'"{short_text(node)}" is evaluated by Spark: stream "{name}" takes the row path')
         if bound.type not in (None, BOOLEAN):
             raise TypeMismatch(f'a condition must be boolean: "{short_text(node)}"')
@@ -130,48 +165,65 @@ def _add_predicate(node: exp.Expr, relation: int, found: Conditions) -> None:
     found.predicates[relation] += parts
 
 
-def _add_cross(node: exp.Expr, found: Conditions) -> None:
-    bounds = time_bounds(node, lambda column: _time_relation(column, found.scope))
-    if bounds is not None:
-        found.bounds = found.bounds.intersect(bounds)
+def _add_cross(node: exp.Expr, scope: Scope, found: Conditions) -> None:
+    timed = time_bounds(node, _time_of(scope))
+    if timed is not None:
+        pair, bounds = timed
+        found.limit(pair, bounds)
         if isinstance(node, exp.EQ):
             plain = isinstance(strip(node.this), exp.Column) and isinstance(strip(node.expression), exp.Column)
             if plain:
-                _add_equality(node, found)
+                _add_equality(node, scope, found)
             else:
-                found.spare_keys.append(node)
+                found.spare_keys.append((pair, node, scope))
         return
-    if not isinstance(node, exp.EQ) or any(
-        len(relations_of(side, found.scope)) != 1 for side in (node.this, node.expression)
-    ):
-        raise UnsupportedQuery(
-            f'the join condition "{short_text(node)}" is not supported',
-            hint="Relations are joined by equalities (a.x = b.y) and by the distance of their event-time columns "
-            "(a.ts <= b.ts + INTERVAL 10 SECONDS).",
-        )
-    _add_equality(node, found)
+    sides = [relations_of(side, scope) for side in (node.this, node.expression)] if type(node) in _FLIPPED else []
+    if isinstance(node, exp.EQ) and all(len(side) == 1 for side in sides):
+        _add_equality(node, scope, found)
+    else:
+        _add_condition(node, sides, scope, found)
 
 
-def _time_relation(column: exp.Column, scope: Scope) -> int | None:
-    resolved = scope.resolve(column)
-    if resolved.relation is None or resolved.path:
-        return None
-    stream = scope.sources[resolved.relation].stream
-    return resolved.relation if resolved.field.name.lower() == stream.time.lower() else None
+def _add_condition(node: exp.Expr, sides: Sequence[set[int]], scope: Scope, found: Conditions) -> None:
+    relations = tuple(sorted(relations_of(node, scope)))
+    flipped = [len(side) for side in sides] == [1, 1] and min(sides[0]) > min(sides[1])
+    plain = _FLIPPED[type(node)](this=node.expression.copy(), expression=node.this.copy()) if flipped else node
+    bound = bind_combined(plain, scope)
+    if isinstance(bound, Opaque):
+        found.notices.append(f'"{short_text(node)}" is evaluated by Spark on every combination of rows')
+    if not isinstance(bound, Literal):
+        found.others.append(Condition(relations, bound))
+    elif bound.value is not True:
+        found.predicates[relations[0]].append(Literal(False, BOOLEAN))
 
 
-def _add_equality(node: exp.Expr, found: Conditions) -> None:
+def _time_of(scope: Scope) -> Callable[[exp.Column], int | None]:
+    """Which relation's event time a column is, if it is one."""
+
+    def relation(column: exp.Column) -> int | None:
+        resolved = scope.resolve(column)
+        if resolved.relation is None or resolved.path:
+            return None
+        stream = scope.sources[resolved.relation].stream
+        return resolved.relation if resolved.field.name.lower() == stream.time.lower() else None
+
+    return relation
+
+
+def _add_equality(node: exp.Expr, scope: Scope, found: Conditions) -> None:
     sides: dict[int, Expression] = {}
     for side in (node.this, node.expression):
-        relations = relations_of(side, found.scope)
+        relations = relations_of(side, scope)
         if len(relations) != 1:
             return
         relation = min(relations)
-        sides[relation] = bind_expression(strip(side), relation, found.scope)
-    _add_key(sides[0], sides[1], node, found)
+        sides[relation] = bind_expression(strip(side), relation, scope)
+    _add_key(sides, node, found)
 
 
-def _add_key(left: Expression, right: Expression, node: exp.Expr, found: Conditions) -> None:
+def _add_key(sides: Mapping[int, Expression], node: exp.Expr, found: Conditions) -> None:
+    first, second = sorted(sides)
+    left, right = sides[first], sides[second]
     if left.type is None or right.type is None:
         raise UnsupportedQuery(
             f'the type of a side of the join condition "{short_text(node)}" is not known',
@@ -188,75 +240,9 @@ def _add_key(left: Expression, right: Expression, node: exp.Expr, found: Conditi
         )
     if target.kind in (Kind.OTHER, Kind.NULL):
         raise UnsupportedQuery(f'the join condition "{short_text(node)}" compares values of type {target.ddl()}')
-    key = KeyPair(coerce_key(left, target), coerce_key(right, target), target)
+    key = KeyPair(coerce_key(left, target), coerce_key(right, target), target, first, second)
     found.keys.append(key)
-    for side, source in zip((key.left, key.right), found.scope.sources, strict=True):
+    for side, relation in ((key.left, first), (key.right, second)):
         if isinstance(side, Opaque):
-            name = source.stream.name
+            name = found.scope.sources[relation].stream.name
             found.notices.append(f'join key "{side.sql}" is evaluated by Spark: stream "{name}" takes the row path')
-
-
-def bind_expression(node: exp.Expr, relation: int, scope: Scope) -> Expression:
-    """A node over one relation as an expression of the algebra, or as a whole left to Spark."""
-    try:
-        return translate(node, column_names(scope))
-    except NeedsSpark:
-        return _opaque(node, relation, scope)
-
-
-def column_names(scope: Scope) -> Names:
-    """What a column reference means in an expression; fields of structs are left to Spark."""
-
-    def name(column: exp.Column) -> Column:
-        resolved = scope.resolve(column)
-        if resolved.path:
-            raise NeedsSpark
-        return Column(resolved.field.name, resolved.field.type)
-
-    return name
-
-
-def type_of(node: exp.Expr, names: Names) -> DataType | None:
-    """The type of a node's value, None where only Spark can tell."""
-    try:
-        return translate(node, names).type
-    except NeedsSpark:
-        return opaque_type(node, names)
-
-
-def _opaque(node: exp.Expr, relation: int, scope: Scope) -> Opaque | Column:
-    plain = strip(node)
-    if isinstance(plain, exp.Column) and not (resolved := scope.resolve(plain)).path:
-        return Column(resolved.field.name, resolved.field.type)
-
-    def names(column: exp.Column) -> tuple[str, ...]:
-        resolved = scope.resolve(column)
-        return resolved.field.name, *resolved.path
-
-    read = {scope.resolve(column).field.name for column in node.find_all(exp.Column)}
-    order = scope.sources[relation].stream.schema.names()
-    columns = tuple(column for column in order if column in read)
-    return Opaque(spark_text(node, names), columns, opaque_type(node, column_names(scope)))
-
-
-def opaque_type(node: exp.Expr, names: Names) -> DataType | None:
-    """The type Spark will give a node we do not evaluate, where that can be told from its outside."""
-    node = strip(node)
-    match node:
-        case exp.Cast() | exp.TryCast():
-            found = data_type(node.args["to"])
-            return None if found.kind is Kind.OTHER else found
-        case exp.Anonymous():
-            return RESULT_TYPES.get(node.name.removeprefix(MARK).lower())
-        case exp.Add() | exp.Sub() if isinstance(strip(node.expression), exp.Interval):
-            return TIMESTAMP if opaque_type(node.this, names) == TIMESTAMP else None
-        case exp.Column():
-            try:
-                return names(node).type
-            except NeedsSpark:
-                return None
-        case _:
-            pass
-    if isinstance(node, _BOOLEAN_NODES):
-        return BOOLEAN
-    return STRING if isinstance(node, _TEXT_NODES) else None

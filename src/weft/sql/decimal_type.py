@@ -10,7 +10,7 @@ from sqlglot import exp
 from weft.plan.expression import Expression, Literal, Opaque
 from weft.plan.types import DOUBLE, FLOATS, INTEGERS, NUMBERS, DataType, Kind
 from weft.sql.coercion import coerce_key, common_type
-from weft.sql.condition import bind_expression, column_names, type_of
+from weft.sql.expression import bind_expression, column_names, type_of
 from weft.sql.literal import DIGITS, NeedsSpark, decimal_type
 from weft.sql.parse import strip
 from weft.sql.scan import MARK

@@ -12,7 +12,7 @@ from weft.plan.query import Output
 from weft.plan.types import BOOLEAN, TIMESTAMP, DataType, Kind
 from weft.sql.aggregate import Calls, Value, lower_call
 from weft.sql.coercion import as_condition
-from weft.sql.condition import opaque_type, type_of
+from weft.sql.expression import opaque_type, type_of
 from weft.sql.function import COMPUTED, WINDOWS
 from weft.sql.grouping import Grouping, find_alias, is_window_reference, read_window_call
 from weft.sql.literal import NeedsSpark

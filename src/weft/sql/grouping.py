@@ -219,7 +219,7 @@ def _with_window(scope: Scope, calls: list[exp.Expr]) -> Scope:
     if len(scope.sources) > 1:
         raise UnsupportedQuery(
             f'"{text}" over a join is not supported',
-            hint="Write the window on both relations: " + " JOIN ".join(
+            hint=f"Write the window on {'both' if len(scope.sources) == 2 else 'all'} relations: " + " JOIN ".join(
                 f"{each.stream.name} [TUMBLE 5 SECONDS] AS {each.alias}" for each in scope.sources
             ) + ".",
         )  # fmt: skip

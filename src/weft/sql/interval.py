@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -22,42 +23,44 @@ _LIMIT = LONGEST // timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """first · t0 + second · t1 + micros."""
+    """The sum of some relations' event times, each as often as `times` says (never zero times), and `micros`."""
 
-    first: int
-    second: int
+    times: Mapping[int, int]
     micros: int
 
     def plus(self, other: _Sum, sign: int) -> _Sum:
-        return _Sum(
-            self.first + sign * other.first, self.second + sign * other.second, self.micros + sign * other.micros
-        )
+        times = Counter(self.times)
+        for relation, often in other.times.items():
+            times[relation] += sign * often
+        return _Sum({relation: often for relation, often in times.items() if often}, self.micros + sign * other.micros)
 
     @property
-    def times(self) -> int:
+    def degree(self) -> int:
         """1 for a point in time, 0 for a distance."""
-        return self.first + self.second
+        return sum(self.times.values())
 
 
-def time_bounds(node: exp.Expr, time_of: TimeOf) -> TimeBounds | None:
-    """What a comparison says about t0 − t1; None if it is not about the distance of the two event times."""
+def time_bounds(node: exp.Expr, time_of: TimeOf) -> tuple[tuple[int, int], TimeBounds] | None:
+    """Relations i < j and what a comparison says about ti − tj; None if it is not about two event times' distance."""
     if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
         return None
-    left, right = _sum(node.this, time_of), _sum(node.expression, time_of)
-    if left is None or right is None or left.times != right.times or left.times not in (0, 1):
+    left = _sum(node.this, time_of)
+    right = None if left is None else _sum(node.expression, time_of)
+    if left is None or right is None or left.degree != right.degree or left.degree not in (0, 1):
         return None
     total = left.plus(right, -1)
-    if (total.first, total.second) not in ((1, -1), (-1, 1)):
+    if sorted(total.times.values()) != [-1, 1]:
         return None
     if abs(total.micros) > _LIMIT:
         raise InvalidWindow(
             f'the distance in "{short_text(node)}" is too long', hint=f"The longest is {LONGEST.days} days."
         )
+    first, second = sorted(total.times)
     low, high = _range(type(node))
-    # total = ±(t0 − t1) + micros, compared with zero
-    if total.first == 1:
-        return TimeBounds(_shifted(low, -total.micros), _shifted(high, -total.micros))
-    return TimeBounds(_shifted(_negated(high), total.micros), _shifted(_negated(low), total.micros))
+    # total = ±(ti − tj) + micros, compared with zero
+    if total.times[first] == 1:
+        return (first, second), TimeBounds(_shifted(low, -total.micros), _shifted(high, -total.micros))
+    return (first, second), TimeBounds(_shifted(_negated(high), total.micros), _shifted(_negated(low), total.micros))
 
 
 def _range(kind: type[exp.Expr]) -> tuple[int | None, int | None]:
@@ -84,14 +87,15 @@ def _sum(node: exp.Expr, time_of: TimeOf) -> _Sum | None:
     match node:
         case exp.Column():
             relation = time_of(node)
-            return None if relation is None else _Sum(1 - relation, relation, 0)
+            return None if relation is None else _Sum({relation: 1}, 0)
         case exp.Interval():
-            return _Sum(0, 0, interval_micros(node))
+            return _Sum({}, interval_micros(node))
         case exp.Neg():
             inner = _sum(node.this, time_of)
-            return None if inner is None or inner.times else _Sum(0, 0, 0).plus(inner, -1)
+            return None if inner is None or inner.times else _Sum({}, 0).plus(inner, -1)
         case exp.Add() | exp.Sub():
-            left, right = _sum(node.this, time_of), _sum(node.expression, time_of)
+            left = _sum(node.this, time_of)
+            right = None if left is None else _sum(node.expression, time_of)
             if left is None or right is None:
                 return None
             return left.plus(right, 1 if isinstance(node, exp.Add) else -1)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
 from weft.errors import QueryTooLarge, UnknownStream
 from weft.plan.query import Output
 from weft.plan.types import Field
-from weft.sql.condition import column_names, type_of
+from weft.sql.expression import column_names, combined_path, type_of
 from weft.sql.parse import strip
-from weft.sql.scope import Scope, Source
+from weft.sql.scope import Merge, Scope, Source
 from weft.sql.text import combined_name, default_name, quoted_column, spark_text
 
 MOST_OUTPUTS = 10_000
@@ -68,14 +68,22 @@ def _starred(node: exp.Column, scope: Scope) -> Source:
 
 
 def _all_columns(scope: Scope) -> Iterator[Output]:
-    first = scope.sources[0]
-    for field in first.stream.schema:
-        if field.name.lower() in scope.using:
-            yield _column_output(field.name, first.index, field)
+    found: list[tuple[int, Field]] = []
     for source in scope.sources:
-        for field in source.stream.schema:
-            if field.name.lower() not in scope.using:
-                yield _column_output(field.name, source.index, field)
+        found = _merged_first(found, [merge for merge in scope.merges if merge.right == source.index])
+        found += ((source.index, field) for field in source.stream.schema if not scope.hides(source.index, field.name))
+    return (_column_output(field.name, relation, field) for relation, field in found)
+
+
+def _merged_first(columns: list[tuple[int, Field]], merges: Sequence[Merge]) -> list[tuple[int, Field]]:
+    """The columns with those of one JOIN … USING before the others of its chain of JOINs."""
+    if not merges:
+        return columns
+    names = {(merge.left, merge.name) for merge in merges}
+    before = [each for each in columns if each[0] < merges[0].first]
+    chain = columns[len(before) :]
+    merged = [each for each in chain if (each[0], each[1].name.lower()) in names]
+    return [*before, *merged, *(each for each in chain if each not in merged)]
 
 
 def _column_output(name: str, relation: int | None, field: Field) -> Output:
@@ -90,12 +98,4 @@ def _output(node: exp.Expr, alias: str | None, scope: Scope) -> Output:
             return _column_output(alias or inner.name, resolved.relation, resolved.field)
         alias = alias or inner.name
     type_ = type_of(inner, column_names(scope))
-    return Output(alias or default_name(inner), spark_text(inner, _combined(scope)), type_)
-
-
-def _combined(scope: Scope) -> Callable[[exp.Column], tuple[str, ...]]:
-    def name(column: exp.Column) -> tuple[str, ...]:
-        resolved = scope.resolve(column)
-        return combined_name(resolved.relation, resolved.field.name), *resolved.path
-
-    return name
+    return Output(alias or default_name(inner), spark_text(inner, combined_path(scope)), type_)

@@ -1,4 +1,4 @@
-"""From tokens to the one shape of query weft takes: SELECT … FROM one or two relations [WHERE …] [GROUP BY …]."""
+"""From tokens to the one shape of query weft takes: SELECT … FROM relations [WHERE …] [GROUP BY …]."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlglot.errors import ParseError
 from weft.errors import QuerySyntaxError, QueryTooLarge, UnsupportedQuery
 from weft.plan.window import Window
 from weft.sql.function import COMPUTED, WINDOWS
-from weft.sql.scan import DEEPEST, MARK, scan, too_many_relations
+from weft.sql.scan import DEEPEST, MARK, MOST_RELATIONS, scan, too_many_relations
 
 _CLAUSES = {
     "distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT",
@@ -58,13 +58,30 @@ class RelationText:
 
 
 @dataclass(frozen=True, slots=True)
+class UsingText:
+    """A column of USING: of relation `right`, and of one of the relations `left` that it is joined to."""
+
+    name: str
+    left: range
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionText:
+    """A conjunct of ON or WHERE, and the relations it can name."""
+
+    node: exp.Expr
+    relations: range
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """A query as written: nothing resolved, only its shape is known to be one weft takes."""
 
     projections: tuple[exp.Expr, ...]
     relations: tuple[RelationText, ...]
-    using: tuple[str, ...]
-    conditions: tuple[exp.Expr, ...]
+    using: tuple[UsingText, ...]
+    conditions: tuple[ConditionText, ...]
     group: GroupText | None = None
     having: exp.Expr | None = None
 
@@ -90,26 +107,45 @@ def parse(text: str) -> Parsed:
     if not isinstance(select, exp.Select):
         raise UnsupportedQuery("a query must be one SELECT statement")
     _check_clauses(select)
-    tables, join = _tables(select)
-    on = join.args.get("on") if join is not None else None
-    using = join.args.get("using") or [] if join is not None else []
+    tables, joins = _tables(select)
+    using, conditions = _joined(joins)
     where, having = select.args.get("where"), select.args.get("having")
-    conditions = [part for part in (on, where and where.this) if part is not None]
+    if where is not None:
+        conditions.append(ConditionText(where.this, range(len(tables))))
+    written = [condition.node for condition in conditions]
     group = _group(select)
     grouped = group.expressions if group is not None else ()
-    check_nodes([*select.expressions, *conditions, *grouped, *([having.this] if having is not None else ())])
-    _refuse_calls(conditions, COMPUTED | WINDOWS, "WHERE or ON")
+    check_nodes([*select.expressions, *written, *grouped, *([having.this] if having is not None else ())])
+    _refuse_calls(written, COMPUTED | WINDOWS, "WHERE or ON")
     _refuse_calls(grouped, COMPUTED, "GROUP BY")
-    if conditions and on is not None and isinstance(on, exp.Boolean) and on.this is True:
-        conditions = conditions[1:]
     return Parsed(
         tuple(select.expressions),
         tuple(_relation(table, scanned.windows) for table in tables),
-        tuple(_using_name(name) for name in using),
-        tuple(conjunct for condition in conditions for conjunct in flatten(condition, exp.And)),
+        tuple(using),
+        tuple(
+            ConditionText(conjunct, condition.relations)
+            for condition in conditions
+            for conjunct in flatten(condition.node, exp.And)
+        ),
         group,
         having.this if having is not None else None,
     )
+
+
+def _joined(joins: list[exp.Join]) -> tuple[list[UsingText], list[ConditionText]]:
+    """Columns of USING and conditions of ON; both see only what JOIN has joined since the last comma."""
+    using: list[UsingText] = []
+    conditions: list[ConditionText] = []
+    first = 0
+    for relation, join in enumerate(joins, start=1):
+        # The parser calls a comma CROSS as well; the written CROSS JOIN was refused on the tokens.
+        on, names = join.args.get("on"), dict.fromkeys(_using_name(name) for name in join.args.get("using") or ())
+        if join.args.get("kind") == "CROSS" and on is None and not names:
+            first = relation
+        using += (UsingText(name, range(first, relation), relation) for name in names)
+        if on is not None:
+            conditions.append(ConditionText(on, range(first, relation + 1)))
+    return using, conditions
 
 
 def called(node: exp.Expr, names: frozenset[str]) -> str:
@@ -243,22 +279,22 @@ def _check_clauses(select: exp.Select) -> None:
         raise QuerySyntaxError("the query has no FROM at line 1, column 1", hint="Write SELECT … FROM stream.")
 
 
-def _tables(select: exp.Select) -> tuple[list[exp.Table], exp.Join | None]:
+def _tables(select: exp.Select) -> tuple[list[exp.Table], list[exp.Join]]:
     joins: list[exp.Join] = list(select.args.get("joins") or ())
     sources = [select.args["from_"].this, *(join.this for join in joins)]
-    if len(sources) > 2:
+    if len(sources) > MOST_RELATIONS:
         raise too_many_relations()
     for join in joins:
         _check_join(join)
     for source in sources:
         _check_table(source)
-    return sources, joins[0] if joins else None
+    return sources, joins
 
 
 def _check_join(join: exp.Join) -> None:
     words = [str(join.args.get(key) or "").upper() for key in ("method", "side", "kind")]
     kind = " ".join(word for word in words if word)
-    # The parser calls a comma CROSS as well; the written CROSS JOIN was refused on the tokens.
+    # CROSS is a comma, see `_joined`.
     if kind not in ("", "INNER", "CROSS"):
         raise UnsupportedQuery(f"{kind} JOIN is not supported", hint="weft joins with INNER JOIN … ON a.key = b.key.")
     if join.args.get("match_condition") or join.args.get("hint") or join.args.get("pivots"):
@@ -274,7 +310,10 @@ def _check_table(source: exp.Expr) -> None:
         raise UnsupportedQuery(f'column names in the alias "{alias.name.removeprefix(MARK)}" are not supported')
     extra = next((key for key, value in source.args.items() if value and key not in _TABLE_PARTS), "")
     if extra == "joins":
-        raise too_many_relations()
+        raise UnsupportedQuery(
+            f'the join inside the join of relation "{source.alias_or_name}" is not supported',
+            hint="Write each ON directly after its JOIN: a JOIN b ON … JOIN c ON ….",
+        )
     if extra:
         raise UnsupportedQuery(f"{_CLAUSES.get(extra, extra.upper())} on a relation is not supported")
 

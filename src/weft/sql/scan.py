@@ -31,6 +31,7 @@ from weft.sql.window import parse_window
 
 LONGEST_TEXT = 100_000
 DEEPEST = 200
+MOST_RELATIONS = 6
 _MOST_NESTED_TYPES = 20
 
 # sqlglot translates the functions it knows into nodes of its own and back, not always to the same function. A marked
@@ -215,14 +216,15 @@ def _check_keywords(tokens: list[Token], text: str) -> None:
                 )
         elif token.text == "|>" and kind is not TokenType.STRING:
             raise UnsupportedQuery(f"pipe syntax at {position(text, token.start)} is not supported")
-    if joins > 1:
+    if joins >= MOST_RELATIONS:
         raise too_many_relations()
 
 
 def too_many_relations() -> UnsupportedQuery:
-    """The error for a third relation."""
+    """The error for one relation more than a query may join."""
     return UnsupportedQuery(
-        "a join of more than two relations is not supported yet", hint="Join two streams in one query."
+        f"a join of more than {MOST_RELATIONS} relations is not supported",
+        hint="Write the result of a query to a stream, and join that one.",
     )
 
 

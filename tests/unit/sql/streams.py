@@ -69,3 +69,22 @@ def calls(query: BoundQuery) -> list[tuple[str, ...]]:
         (call.function, *("" if each is None else to_sql(each) for each in call.arguments))
         for call in aggregation(query).calls
     ]
+
+
+def ads(names: str, where: str, window: str = "[RANGE 5 s]", select: str = "1 AS one") -> BoundQuery:
+    """A join of ads with itself under these one-letter names."""
+    relations = ", ".join(f"ads {window} {name}" for name in names)
+    return bound(f"SELECT {select} FROM {relations} WHERE {where}")
+
+
+def joined_by(query: BoundQuery) -> list[str]:
+    """The keys as text, with the numbers of their relations."""
+    return [
+        f"{key.left_relation}.{to_sql(key.left)} = {key.right_relation}.{to_sql(key.right)}".replace("`", "")
+        for key in query.keys
+    ]
+
+
+def distances(query: BoundQuery) -> dict[tuple[int, int], tuple[int | None, int | None]]:
+    """The bounds of each pair."""
+    return {(first, second): (bounds.low, bounds.high) for first, second, bounds in query.pair_bounds}

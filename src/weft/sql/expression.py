@@ -1,0 +1,138 @@
+"""Syntax to expressions, over one relation or over combinations; what the algebra cannot say is left to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from weft.errors import TypeMismatch
+from weft.plan.expression import Column, Expression, Opaque
+from weft.plan.types import BOOLEAN, STRING, TIMESTAMP, DataType, Kind
+from weft.sql.coercion import as_condition
+from weft.sql.function import RESULT_TYPES
+from weft.sql.literal import NeedsSpark
+from weft.sql.parse import strip
+from weft.sql.scan import MARK
+from weft.sql.scope import Scope
+from weft.sql.text import combined_name, short_text, spark_text
+from weft.sql.translate import Names, data_type, translate
+
+_BOOLEAN_NODES = (exp.Predicate, exp.Connector, exp.Not, exp.Escape)
+_TEXT_NODES = (exp.Substring, exp.Trim, exp.Concat, exp.Overlay, exp.Left, exp.Right, exp.Replace)
+
+
+def bind_expression(node: exp.Expr, relation: int, scope: Scope) -> Expression:
+    """A node over one relation as an expression of the algebra, or as a whole left to Spark."""
+    try:
+        return translate(node, column_names(scope))
+    except NeedsSpark:
+        return _opaque(node, relation, scope)
+
+
+def column_names(scope: Scope) -> Names:
+    """What a column reference means in an expression; fields of structs are left to Spark."""
+
+    def name(column: exp.Column) -> Column:
+        resolved = scope.resolve(column)
+        if resolved.path:
+            raise NeedsSpark
+        return Column(resolved.field.name, resolved.field.type)
+
+    return name
+
+
+def combined_path(scope: Scope) -> Callable[[exp.Column], tuple[str, ...]]:
+    """How Spark finds a column in a matched combination: its name there, and the struct fields taken from it."""
+
+    def path(column: exp.Column) -> tuple[str, ...]:
+        resolved = scope.resolve(column)
+        return combined_name(resolved.relation, resolved.field.name), *resolved.path
+
+    return path
+
+
+def bind_combined(node: exp.Expr, scope: Scope) -> Expression:
+    """A boolean over several relations, with columns named as in a matched combination."""
+    try:
+        return as_condition(translate(node, _combined_names(scope)), "a condition")
+    except NeedsSpark:
+        return _opaque_combined(node, scope)
+    except TypeMismatch:
+        # The numbers of relations mean nothing to the user: the same error once more, in the user's words.
+        as_condition(translate(node, _written_names(scope)), "a condition")
+        raise
+
+
+def _combined_names(scope: Scope) -> Names:
+    inner = column_names(scope)
+
+    def name(column: exp.Column) -> Column:
+        return Column(combined_name(scope.resolve(column).relation, inner(column).name), inner(column).type)
+
+    return name
+
+
+def _written_names(scope: Scope) -> Names:
+    inner = column_names(scope)
+    return lambda column: Column(short_text(column), inner(column).type)
+
+
+def _opaque_combined(node: exp.Expr, scope: Scope) -> Opaque:
+    type_ = opaque_type(node, column_names(scope))
+    if type_ not in (None, BOOLEAN):
+        raise TypeMismatch(f'a condition must be boolean: "{short_text(node)}"')
+    read = {(found.relation, found.field.name) for found in map(scope.resolve, node.find_all(exp.Column))}
+    columns = tuple(
+        combined_name(source.index, name)
+        for source in scope.sources
+        for name in source.stream.schema.names()
+        if (source.index, name) in read
+    )
+    return Opaque(spark_text(node, combined_path(scope)), columns, type_)
+
+
+def type_of(node: exp.Expr, names: Names) -> DataType | None:
+    """The type of a node's value, None where only Spark can tell."""
+    try:
+        return translate(node, names).type
+    except NeedsSpark:
+        return opaque_type(node, names)
+
+
+def _opaque(node: exp.Expr, relation: int, scope: Scope) -> Opaque | Column:
+    plain = strip(node)
+    if isinstance(plain, exp.Column) and not (resolved := scope.resolve(plain)).path:
+        return Column(resolved.field.name, resolved.field.type)
+
+    def names(column: exp.Column) -> tuple[str, ...]:
+        resolved = scope.resolve(column)
+        return resolved.field.name, *resolved.path
+
+    read = {scope.resolve(column).field.name for column in node.find_all(exp.Column)}
+    order = scope.sources[relation].stream.schema.names()
+    columns = tuple(column for column in order if column in read)
+    return Opaque(spark_text(node, names), columns, opaque_type(node, column_names(scope)))
+
+
+def opaque_type(node: exp.Expr, names: Names) -> DataType | None:
+    """The type Spark will give a node we do not evaluate, where that can be told from its outside."""
+    node = strip(node)
+    match node:
+        case exp.Cast() | exp.TryCast():
+            found = data_type(node.args["to"])
+            return None if found.kind is Kind.OTHER else found
+        case exp.Anonymous():
+            return RESULT_TYPES.get(node.name.removeprefix(MARK).lower())
+        case exp.Add() | exp.Sub() if isinstance(strip(node.expression), exp.Interval):
+            return TIMESTAMP if opaque_type(node.this, names) == TIMESTAMP else None
+        case exp.Column():
+            try:
+                return names(node).type
+            except NeedsSpark:
+                return None
+        case _:
+            pass
+    if isinstance(node, _BOOLEAN_NODES):
+        return BOOLEAN
+    return STRING if isinstance(node, _TEXT_NODES) else None
