@@ -40,7 +40,7 @@ test: setup  ## everything: style, types, layers and all tests, with real Spark
 	@$(MAKE) --no-print-directory --keep-going lint type layers all-tests
 
 check: setup  ## all that needs no Spark, in under a minute
-	@$(MAKE) --no-print-directory --keep-going lint type layers quick-tests
+	@$(MAKE) --no-print-directory --keep-going lint type layers quick-tests QUICK='-m "not thorough"'
 
 fmt: setup  ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only --quiet .
@@ -61,7 +61,7 @@ layers: setup  ## import-linter: imports point down only
 	@$(BIN)/lint-imports --no-logo
 
 quick-tests: setup
-	$(PYTEST) $(ALL_CORES) $(UNITTESTS)
+	$(PYTEST) $(ALL_CORES) $(QUICK) $(UNITTESTS)
 
 # Spark takes all cores for itself: its tests run one after the other.
 all-tests: setup

@@ -24,6 +24,8 @@ from weft.optimize.partition_search import cluster, greedy, improve, search
 from weft.optimize.partition_workload import compile_workload
 from weft.optimize.partitioning import LADDER, PartitioningLimits, Rung
 
+pytestmark = pytest.mark.thorough
+
 
 def _problem(seed: int, *, attributes: int = 3, groups: int = 4, partitions: int = 4, rows: int = 60) -> Problem:
     found = random_rows(Random(seed), streams=1, attributes=attributes, groups=groups, rows=rows, alike=0.9)

@@ -12,6 +12,8 @@ from weft.optimize.partitioning import Input, PartitioningLimits, PartitioningWo
 from weft.optimize.sharing_counts import PairShare, count_loads, count_pairs, count_shared_rows
 from weft.optimize.sharing_forest import mean_error, predict_shared_rows, train_forest
 
+pytestmark = pytest.mark.thorough
+
 GROUPS = 12
 
 

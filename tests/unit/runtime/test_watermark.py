@@ -49,7 +49,7 @@ def test_windows_end_with_the_slowest_stream_that_has_rows(
 
 def test_windows_of_a_join_do_not_wait_for_an_idle_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr("weft.engine.core.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("weft.engine.idle.time.monotonic", lambda: clock[0])
     streams = [replace(stream(name), idle_timeout=timedelta(seconds=60)) for name in "ab"]
     harness = open_core(tmp_path / "state", streams=streams)
     harness.create("SELECT COUNT(*) FROM a [TUMBLE 5 SECONDS] p JOIN b [TUMBLE 5 SECONDS] q ON p.k = q.k", "q")
