@@ -226,8 +226,8 @@ def _alone(name: str, record: QueryRecord) -> str:
         f"WHERE {bucket.format('x')} >= {start} AND {bucket.format('x')} + 4000000 <= {per_stream} GROUP BY ALL",
         "sessions": "SELECT k, make_timestamptz(min(t)), make_timestamptz(max(t) + 400000), count(*) FROM "
         "(SELECT k, t, sum(new) OVER (PARTITION BY k ORDER BY t) AS s FROM (SELECT k, epoch_us(ts) AS t, "
-        f"CASE WHEN t - lag(t) OVER (PARTITION BY k ORDER BY t) < {gap} THEN 0 ELSE 1 END AS new FROM {y})) GROUP BY k, s "
-        f"HAVING max(t) + {gap} <= {ended.format('b')}",
+        f"CASE WHEN t - lag(t) OVER (PARTITION BY k ORDER BY t) < {gap} THEN 0 ELSE 1 END AS new FROM {y})) "
+        f"GROUP BY k, s HAVING max(t) + {gap} <= {ended.format('b')}",
         "join": f"{pairs.format(x, y)} AND {within('x', 'y', 3)} WHERE x.v > 100",
         "select": f"SELECT ts, v FROM {x} WHERE v < 500",
         "self": f"{pairs.format(x, z)} AND {within('x', 'y', 2)}",

@@ -71,14 +71,14 @@ class Cells:
 
     def take(self, rows: Longs) -> Cells:
         """Some of the cells, with all groups and classes."""
-        lanes, details = reduce_lanes(self, rows, np.arange(len(rows)), len(rows))
+        places = np.arange(len(rows) if self.details else 0)
         return replace(
             self,
             slices=self.slices[rows],
             classes=self.classes[rows],
             group=self.group[rows],
-            lanes=lanes,
-            details=details,
+            lanes={name: values[rows] for name, values in self.lanes.items()},
+            details={name: _reduce_detail(name, detail, rows, places) for name, detail in self.details.items()},
         )
 
 

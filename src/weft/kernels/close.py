@@ -114,7 +114,8 @@ class WindowMerger:
     def __init__(self, parts: Sequence[Cells], wanted: Mapping[str, int] | None = None) -> None:
         self._parts = parts = align(parts)
         self._wanted = wanted
-        self._spans = [(int(part.slices.min()), int(part.slices.max())) for part in parts]
+        self._slices = [_distinct(part.slices) for part in parts]
+        self._spans = [(int(slices[0]), int(slices[-1])) for slices in self._slices]
         self._names = list(dict.fromkeys(name for part in parts for name in part.lanes))
         self._spreads = sorted({lane_argument(name) for name in self._names if lane_kind(name) == "mean"})
         together = {f"{kind}:{argument}" for argument in self._spreads for kind in _SPREAD}
@@ -131,7 +132,7 @@ class WindowMerger:
 
     def slices(self) -> Longs:
         """Where its slices begin, each once."""
-        return np.unique(np.concatenate([np.unique(part.slices) for part in self._parts]))
+        return np.unique(np.concatenate(self._slices))
 
     def close(self, closing: Closing) -> Iterator[Cells]:
         """The cells of a window: a slice is the window's start, a class is one query. Windows should come in the order
@@ -260,6 +261,13 @@ class WindowMerger:
             if entries:
                 out[name] = merge_details(name, concat_entries(entries))
         return out
+
+
+def _distinct(slices: Longs) -> Longs:
+    """Each slice once, ascending; cells of one slice mostly follow each other."""
+    first = np.ones(len(slices), np.bool_)
+    first[1:] = slices[1:] != slices[:-1]
+    return np.unique(slices[first])
 
 
 def _operation(name: str) -> int:

@@ -49,21 +49,22 @@ def _rows(tagged: Tagged, slices: SliceTag, sets: Array, users: Mapping[Expressi
     """The wanted rows with what is computed from them; rows whose join key is NULL never join and are left out."""
     side = slices.store.side
     wanted = np.flatnonzero(sets[:, 0]) if sets.shape[1] == 1 else np.flatnonzero(sets.any(axis=1))
-    keys = Keys(tagged.rows, wanted, users)
+    keys = Keys(tagged.rows, wanted, users, in_order=True)
     groups = keys.values(side.keys)
     if side.joined:
         valid = hash_keys(groups[: side.route]).valid
         if valid is not None:
             wanted = wanted[valid]
-            keys = Keys(tagged.rows, wanted, users)
+            keys = Keys(tagged.rows, wanted, users, in_order=True)
             groups = [column.filter(pa.array(valid)) for column in groups]
     if len(wanted) == 0:
         return None
     arguments = {to_sql(part): part for _, part in slices.store.accumulators if part is not None}
     columns = keys.values(tuple(arguments.values()))
+    everything = len(wanted) == len(sets)
     return RowBatch(
-        sets=np.take(sets, wanted, axis=0),
-        times=tagged.times[wanted],
+        sets=sets if everything else np.take(sets, wanted, axis=0),
+        times=tagged.times if everything else tagged.times[wanted],
         groups=tuple(groups),
         arguments=dict(zip(arguments, columns, strict=True)),
     )

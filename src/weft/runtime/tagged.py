@@ -87,10 +87,13 @@ def rows_by_part(users: Mapping[Expression, Slots], sets: Array) -> dict[Express
 class Keys:
     """Values and hashes of key expressions for some rows, computed when asked for."""
 
-    def __init__(self, rows: pa.RecordBatch, wanted: Array, users: Mapping[Expression, Array]) -> None:
+    def __init__(
+        self, rows: pa.RecordBatch, wanted: Array, users: Mapping[Expression, Array], *, in_order: bool = False
+    ) -> None:
         self._rows = rows
         self._wanted = wanted
         self._users = users
+        self._everything = in_order and len(wanted) == rows.num_rows
 
     def reordered(self, order: Array | slice) -> Keys:
         """The same for some of the rows, or for all in another order."""
@@ -99,6 +102,8 @@ class Keys:
     def values(self, key: tuple[Any, ...]) -> list[pa.Array]:
         """Each part of a key for the wanted rows only: other rows may not be computable."""
         names = [part.name for part in key if isinstance(part, Column)]
+        if self._everything and len(names) == len(key):
+            return [self._rows.column(name) for name in names]
         if len(names) == len(key):
             return list(self._rows.select(names).take(pa.array(self._wanted)).columns)
         return [self._value(part) for part in key]
