@@ -114,9 +114,12 @@ def _of_aggregates(plain: Sequence[Line]) -> Iterator[Verdict]:
     best: dict[int, float] = {}
     for line in plain:
         best[line.case.queries] = max(line.rows_per_second, best.get(line.case.queries, 0.0))
-    if best.get(1) and MANY_AGGREGATES in best:
-        what = f"aggregates: weft at N = {MANY_AGGREGATES} over weft at N = 1"
-        yield _at_least(what, best[MANY_AGGREGATES] / best[1], BAR_OVER_ONE)
+    alike = {(line.case.files, line.case.queries): line.rows_per_second for line in plain}
+    for files in sorted({files for files, _ in alike}):
+        one, many = alike.get((files, 1)), alike.get((files, MANY_AGGREGATES))
+        if one and many is not None:
+            what = f"aggregates: weft at N = {MANY_AGGREGATES} over weft at N = 1, {files} files per batch"
+            yield _at_least(what, many / one, BAR_OVER_ONE)
     if MOST_QUERIES in best:
         rate = best[MOST_QUERIES]
         yield Verdict(f"aggregates: rows/s at N = {MOST_QUERIES}, which has to run", rate, 0.0, rate > 0)

@@ -45,7 +45,7 @@ def explain_plan(plan: SharedPlan) -> str:
 
 def _slices_lines(plan: SharedPlan, slices: SliceStore) -> Iterator[str]:
     yield f"  slices {slices.id}: {_slices_text(slices)}"
-    calls = (f"{function} {'' if part is None else to_sql(part)}".strip() for function, part in slices.accumulators)
+    calls = (f"{function} {to_sql(part)}" for function, part in slices.accumulators)
     yield f"    accumulates {', '.join(('rows', *calls))}"
     for family in slices.families:
         by = f"classes by {', '.join(family.columns)}" if family.columns else "classes of mixed predicates"

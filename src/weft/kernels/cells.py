@@ -39,6 +39,10 @@ Lanes = Mapping[str, Array]
 _LARGEST_SPACE = 1 << 62
 
 ROWS, LAST = "n", "last"
+SPREAD = ("count", "mean", "squares")
+"""Lanes that merge together."""
+_IN_CACHE = 1 << 15
+_ADDERS = {"min": keep_least, "max": keep_greatest, "last": keep_greatest}
 LEAST, GREATEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 """What `min` and `max` lanes hold where nothing counted yet."""
 
@@ -124,26 +128,21 @@ def add_lanes(lanes: Lanes, source: Longs, target: Longs, *, out: dict[str, Arra
         if name not in out:
             out[name] = empty_lane(name, count)
     spreads = [lane_argument(name) for name in lanes if lane_kind(name) == "mean"]
-    for argument in spreads:
-        count_, mean, squares = f"count:{argument}", f"mean:{argument}", f"squares:{argument}"
-        add_spread(
-            source,
-            target,
-            (lanes[count_], lanes[mean], lanes[squares]),
-            (out[count_], out[mean], out[squares]),
-        )
-    for name, values in lanes.items():
-        match lane_kind(name):
-            case "min":
-                keep_least(source, target, values, out[name])
-            case "max" | "last":
-                keep_greatest(source, target, values, out[name])
-            case "mean" | "squares":
-                continue
-            case "count" if lane_argument(name) in spreads:
-                continue
-            case _:
-                add_values(source, target, values, out[name])
+    together = {f"{kind}:{argument}" for argument in spreads for kind in SPREAD}
+    apart = [name for name in lanes if name not in together]
+    for start in range(0, len(target), _IN_CACHE):
+        # All lanes of some cells before the next ones: who goes where is then read from memory once.
+        some = slice(start, start + _IN_CACHE)
+        for argument in spreads:
+            names = [f"{kind}:{argument}" for kind in SPREAD]
+            add_spread(source[some], target[some], _triple(lanes, names), _triple(out, names))
+        for name in apart:
+            _ADDERS.get(lane_kind(name), add_values)(source[some], target[some], lanes[name], out[name])
+
+
+def _triple(lanes: Lanes, names: Sequence[str]) -> tuple[Array, Array, Array]:
+    count, mean, squares = (lanes[name] for name in names)
+    return count, mean, squares
 
 
 def _reduce_detail(name: str, detail: Detail, source: Longs, target: Longs) -> Detail:
@@ -237,7 +236,7 @@ def concat(parts: Sequence[Cells]) -> Cells:
         classes=np.concatenate([part.classes for part in parts]),
         group=np.concatenate([part.group for part in parts]),
         lanes={name: np.concatenate([lane_of(part, name) for part in parts]) for name in names},
-        details=_concat_details(parts, starts),
+        details=concat_details(parts, starts),
     )
 
 
@@ -298,7 +297,8 @@ def _with_words(part: Cells, maps: Mapping[str, Longs]) -> Cells:
     return replace(part, lanes=lanes, details=details)
 
 
-def _concat_details(parts: Sequence[Cells], starts: Longs) -> dict[str, Detail]:
+def concat_details(parts: Sequence[Cells], starts: Longs) -> dict[str, Detail]:
+    """The details of cells one after the other, where those of each part begin at `starts`."""
     found: dict[str, Detail] = {}
     for name in dict.fromkeys(name for part in parts for name in part.details):
         having = [

@@ -17,12 +17,14 @@ from weft.kernels.cell_kernels import (
     chosen_slices,
     fan_out,
     merge_classes_into,
-    merge_slices_into,
+    merge_runs_into,
     repeat_details,
+    table_places,
 )
 from weft.kernels.cells import (
     LAST,
     ROWS,
+    SPREAD,
     Array,
     Cells,
     Detail,
@@ -43,7 +45,6 @@ _MOST_TARGETS = 1 << 23
 _SPARSE = 8.0
 """Adding a cell to a query costs about as much as adding so many groups of a class at once."""
 _BEFORE_ALL = -(2**62)
-_SPREAD = ("count", "mean", "squares")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +115,13 @@ class WindowMerger:
     def __init__(self, parts: Sequence[Cells], wanted: Mapping[str, int] | None = None) -> None:
         self._parts = parts = align(parts)
         self._wanted = wanted
-        self._slices = [_distinct(part.slices) for part in parts]
-        self._spans = [(int(slices[0]), int(slices[-1])) for slices in self._slices]
+        self._runs = [_runs(part.slices) for part in parts]
+        self._spans = [(int(part.slices[run].min()), int(part.slices[run].max())) for part, run in self._run_parts()]
+        self._has: dict[int, npt.NDArray[np.bool_]] = {}
+        self._places: dict[tuple[int, int], npt.NDArray[np.int32]] = {}
         self._names = list(dict.fromkeys(name for part in parts for name in part.lanes))
         self._spreads = sorted({lane_argument(name) for name in self._names if lane_kind(name) == "mean"})
-        together = {f"{kind}:{argument}" for argument in self._spreads for kind in _SPREAD}
+        together = {f"{kind}:{argument}" for argument in self._spreads for kind in SPREAD}
         self._apart = [name for name in self._names if name not in together]
         self._groups, self._classes = parts[0].group_count, len(parts[0].sets)
         self._width = max(1, min(self._groups, _MOST_TARGETS // max(1, self._classes)))
@@ -132,7 +135,17 @@ class WindowMerger:
 
     def slices(self) -> Longs:
         """Where its slices begin, each once."""
-        return np.unique(np.concatenate(self._slices))
+        return np.unique(np.concatenate([part.slices[run] for part, run in self._run_parts()]))
+
+    def _run_parts(self) -> Iterator[tuple[Cells, Longs]]:
+        """Parts with where their runs of one slice begin."""
+        return zip(self._parts, (starts for starts, _ in self._runs), strict=True)
+
+    def _classes_with(self, slot: int) -> npt.NDArray[np.bool_]:
+        """Which classes have the slot."""
+        if slot not in self._has:
+            self._has[slot] = has_slot(self._parts[0].sets, slot)
+        return self._has[slot]
 
     def close(self, closing: Closing) -> Iterator[Cells]:
         """The cells of a window: a slice is the window's start, a class is one query. Windows should come in the order
@@ -146,7 +159,7 @@ class WindowMerger:
 
     def _is_dense(self, closing: Closing, slots: tuple[int, ...]) -> bool:
         """Whether adding up whole classes takes less than adding up cells one by one."""
-        members = np.stack([has_slot(self._parts[0].sets, slot) for slot in slots], axis=1).sum(axis=1)
+        members = np.stack([self._classes_with(slot) for slot in slots], axis=1).sum(axis=1)
         cells = sum(len(self._parts[number]) for number in self._meeting(closing.start, closing.end))
         by_cell = cells * float(members.mean())
         return float(members.sum()) * self._groups <= _SPARSE * by_cell
@@ -159,10 +172,11 @@ class WindowMerger:
         self._add_slices(closing)
         out = {name: empty_lane(name, len(slots) * self._groups) for name in self._names}
         self._add_spreads(closing, slots, out)
+        classes = np.stack([self._classes_with(slot) for slot in slots])
         for number, table in enumerate(self._tables):
             first, last = self._range(number)
             for name, values in table.items():
-                offsets, members = self._classes_of(slots, name)
+                offsets, members = _lists(classes & self._needed(slots, name)[:, None])
                 piece = empty_lane(name, len(slots) * (last - first))
                 merge_classes_into(offsets, members, last - first, _operation(name), values, piece)
                 out[name].reshape(len(slots), self._groups)[:, first:last] = piece.reshape(len(slots), -1)
@@ -171,7 +185,7 @@ class WindowMerger:
     def _add_spreads(self, closing: Closing, slots: tuple[int, ...], out: dict[str, Array]) -> None:
         """Means and squares merge together, cell by cell, for the queries that need them."""
         for argument in self._spreads:
-            names = [f"{kind}:{argument}" for kind in _SPREAD]
+            names = [f"{kind}:{argument}" for kind in SPREAD]
             chosen = self._needed(slots, names[0])
             for part, source, target in self._fanned_out(closing, slots, chosen):
                 lanes = {name: lane_of(part, name) for name in names}
@@ -190,25 +204,21 @@ class WindowMerger:
         else:
             upto = self._done[0]
         self._done = (closing.start, closing.end)
-        for part in (self._parts[number] for number in self._meeting(closing.start, upto)):
-            cells = (part.slices, part.classes, part.group)
+        for at in self._meeting(closing.start, upto):
+            part, (starts, ends) = self._parts[at], self._runs[at]
+            inside = (part.slices[starts] >= closing.start) & (part.slices[starts] < upto)
+            runs = (starts[inside], ends[inside])
             for number, table in enumerate(self._tables):
+                places = self._places_of(at, number)
                 for name in self._apart:
-                    merge_slices_into(
-                        cells,
-                        (closing.start, upto),
-                        self._range(number),
-                        _operation(name),
-                        lane_of(part, name),
-                        table[name],
-                    )
+                    merge_runs_into(places, runs, _operation(name), lane_of(part, name), table[name])
 
-    def _classes_of(self, slots: tuple[int, ...], name: str) -> tuple[Longs, Longs]:
-        """For each query its classes, one list after the other; none for queries that do not need the lane."""
-        table = np.stack([has_slot(self._parts[0].sets, slot) for slot in slots])
-        needed = self._needed(slots, name)
-        table &= needed[:, None]
-        return np.concatenate([[0], np.cumsum(table.sum(axis=1))]), np.nonzero(table)[1].astype(np.int64)
+    def _places_of(self, part: int, table: int) -> npt.NDArray[np.int32]:
+        """Where the cells of a part are in a table; the same for all lanes and windows."""
+        if (part, table) not in self._places:
+            cells = self._parts[part]
+            self._places[part, table] = table_places(cells.classes, cells.group, *self._range(table))
+        return self._places[part, table]
 
     def _needed(self, slots: tuple[int, ...], name: str) -> npt.NDArray[np.bool_]:
         users = None if self._wanted is None else self._wanted.get(lane_argument(name))
@@ -263,11 +273,17 @@ class WindowMerger:
         return out
 
 
-def _distinct(slices: Longs) -> Longs:
-    """Each slice once, ascending; cells of one slice mostly follow each other."""
+def _runs(slices: Longs) -> tuple[Longs, Longs]:
+    """Where runs of cells of one slice begin and end: there are few, since cells are written slice by slice."""
     first = np.ones(len(slices), np.bool_)
     first[1:] = slices[1:] != slices[:-1]
-    return np.unique(slices[first])
+    starts = np.flatnonzero(first)
+    return starts, np.append(starts[1:], len(slices))
+
+
+def _lists(table: npt.NDArray[np.bool_]) -> tuple[Longs, Longs]:
+    """For each row of a table the columns that are set, one list after the other, and where each begins."""
+    return np.concatenate([[0], np.cumsum(table.sum(axis=1))]), np.nonzero(table)[1].astype(np.int64)
 
 
 def _operation(name: str) -> int:
@@ -292,8 +308,7 @@ def has_slot(sets: Words, slot: int) -> npt.NDArray[np.bool_]:
 
 def _members(sets: Words, slots: Sequence[int], chosen: npt.NDArray[np.bool_]) -> tuple[Longs, Longs]:
     """For each class the numbers of those of the chosen slots it has, one list after the other."""
-    table = np.stack([has_slot(sets, slot) for slot in slots], axis=1) & chosen
-    return np.concatenate([[0], np.cumsum(table.sum(axis=1))]), np.nonzero(table)[1].astype(np.int64)
+    return _lists(np.stack([has_slot(sets, slot) for slot in slots], axis=1) & chosen)
 
 
 # ---- sessions

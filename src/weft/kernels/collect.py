@@ -25,8 +25,9 @@ from weft.kernels.cells import (
     Cells,
     Detail,
     compact,
-    concat_entries,
+    concat_details,
     group_rows,
+    lane_of,
     number_keys,
     plain_key,
     reduce_lanes,
@@ -53,11 +54,15 @@ class Accumulator:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Slots of queries that are classed together; `windows` are their (size, slide), `gap` the least of sessions."""
+    """Slots of queries that are classed together; `windows` are their (size, slide), `gap` the least of sessions.
+
+    `accumulators` are what its queries need; None: all that the store has.
+    """
 
     slots: int
     windows: tuple[tuple[int, int], ...]
     gap: int | None
+    accumulators: tuple[Accumulator, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +96,8 @@ def collect(rows: RowBatch, families: Sequence[Family], accumulators: Iterable[A
 
 
 def _collect_family(rows: Cells, family: Family) -> Iterator[Cells]:
+    if family.accumulators is not None:
+        rows = _only_needed(rows, family.accumulators)
     words = rows.sets.shape[1]
     mask = to_words(family.slots, words)
     slots = list(slots_of(family.slots))
@@ -108,6 +115,32 @@ def _collect_family(rows: Cells, family: Family) -> Iterator[Cells]:
         chosen, queries = expand_sets(rows.sets, at_word, at_bit, start, min(start + step, len(rows)))
         if len(chosen):
             yield _gather(rows, family, chosen, queries, singles)
+
+
+_LANES = {
+    Function.ROWS: (),
+    Function.COUNT: (),
+    Function.SUM: ("double", "sum0", "sum1", "sum2", "sum3"),
+    Function.MIN: ("min",),
+    Function.MAX: ("max",),
+    Function.SPREAD: ("mean", "squares"),
+    Function.COUNT_DISTINCT: ("distinct",),
+    Function.APPROX_DISTINCT: ("registers",),
+    Function.QUANTILE: ("histogram",),
+}
+"""Lanes and details of each function, beside the count of its argument."""
+
+
+def _only_needed(rows: Cells, accumulators: Iterable[Accumulator]) -> Cells:
+    """The rows without lanes and details that none of these needs."""
+    kept = {ROWS}
+    for each in accumulators:
+        kept.update(f"{kind}:{each.argument}" for kind in ("count", *_LANES[each.function]))
+    return replace(
+        rows,
+        lanes={name: values for name, values in rows.lanes.items() if name in kept},
+        details={name: detail for name, detail in rows.details.items() if name in kept},
+    )
 
 
 def _gather(rows: Cells, family: Family, chosen: Longs, classes: Longs, sets: Words) -> Cells:
@@ -173,30 +206,23 @@ def _gather_runs(rows: Cells, gap: int, chosen: Longs, classes: Longs, sets: Wor
 
 
 def _side_by_side(parts: Sequence[Cells]) -> Cells:
-    """Cells over the same groups and dictionaries as one; classes keep apart."""
+    """Cells over the same groups and dictionaries as one; classes keep apart. Lanes that a part does not need are empty
+    there."""
     if len(parts) == 1:
         return parts[0]
     class_starts = np.cumsum([0, *(len(part.sets) for part in parts)])
     cell_starts = np.cumsum([0, *(len(part) for part in parts)])
-    classes = [part.classes + start for part, start in zip(parts, class_starts, strict=False)]
-    together = Cells(
-        groups=parts[0].groups,
-        group_count=parts[0].group_count,
+    together = replace(
+        parts[0],
         sets=np.concatenate([part.sets for part in parts]),
         slices=np.concatenate([part.slices for part in parts]),
-        classes=np.concatenate(classes),
+        classes=np.concatenate([part.classes + start for part, start in zip(parts, class_starts, strict=False)]),
         group=np.concatenate([part.group for part in parts]),
-        lanes={name: np.concatenate([part.lanes[name] for part in parts]) for name in parts[0].lanes},
-        details={
-            name: concat_entries(
-                [
-                    replace(part.details[name], cells=part.details[name].cells + start)
-                    for part, start in zip(parts, cell_starts, strict=False)
-                ]
-            )
-            for name in parts[0].details
+        lanes={
+            name: np.concatenate([lane_of(part, name) for part in parts])
+            for name in dict.fromkeys(name for part in parts for name in part.lanes)
         },
-        dictionaries=parts[0].dictionaries,
+        details=concat_details(parts, cell_starts),
     )
     # A family that was expanded in several steps has the same classes in each of them.
     repeated = len(np.unique(together.sets, axis=0)) < len(together.sets)
@@ -214,7 +240,7 @@ def _with_distinct_classes(cells: Cells) -> Cells:
 def _row_lanes(
     rows: RowBatch, accumulators: tuple[Accumulator, ...]
 ) -> tuple[dict[str, Array], dict[str, Detail], dict[str, pa.Array]]:
-    lanes: dict[str, Array] = {ROWS: np.ones(len(rows.times), np.int64)}
+    lanes: dict[str, Array] = {ROWS: np.ones(len(rows.times), np.int8)}
     details: dict[str, Detail] = {}
     dictionaries: dict[str, pa.Array] = {}
     for accumulator in accumulators:
@@ -250,7 +276,7 @@ def _sum_lanes(column: pa.Array, valid: Array | None) -> dict[str, Array]:
     if pt.is_floating(type_):
         return {"double": plain_numbers(column).astype(np.float64)}
     if pt.is_integer(type_) and type_.bit_width <= 32:
-        return {"sum0": plain_numbers(column).astype(np.int64)}
+        return {"sum0": plain_numbers(column).astype(np.int32, copy=False)}
     if pt.is_integer(type_):
         values = plain_numbers(column).astype(np.int64)
         return {"sum0": values & _LIMB, "sum1": values >> np.int64(32)}
@@ -276,6 +302,8 @@ def _spread_lanes(column: pa.Array, name: str) -> dict[str, Array]:
 
 
 def _extreme(column: pa.Array, valid: Array | None, kind: str, at: tuple[dict[str, pa.Array], str]) -> Array:
+    if valid is None and pt.is_integer(column.type) and column.type.bit_width <= 32:
+        return plain_numbers(column).astype(np.int32, copy=False)  # half the bytes to go through
     found = value_words(column)
     if found.dictionary is not None:
         at[0][at[1]] = found.dictionary

@@ -54,36 +54,41 @@ def weave_slices(queries: Sequence[LiveQuery]) -> tuple[tuple[SliceStore, ...], 
 
 
 def _store(side: SliceSide, users: Sequence[tuple[LiveQuery, int]]) -> SliceStore:
-    wanted: dict[tuple[str, str], tuple[Function, Expression | None]] = {}
+    return SliceStore(
+        side=side,
+        accumulators=_accumulators(users),
+        families=_families(users),
+        slots=slots_of(live.slot for live, _ in users),
+    )
+
+
+def _accumulators(users: Iterable[tuple[LiveQuery, int]]) -> tuple[tuple[Function, Expression], ...]:
+    """What these queries, each with one of its relations, accumulate of that."""
+    wanted: dict[tuple[str, str], tuple[Function, Expression]] = {}
     for live, number in users:
         assert live.query.aggregation is not None
         for call in live.query.aggregation.calls:
             argument = call.arguments[number]
             if argument is not None:
                 wanted[call.function, to_sql(argument)] = (call.function, argument)
-    return SliceStore(
-        side=side,
-        accumulators=tuple(each for _, each in sorted(wanted.items())),
-        families=_families(users),
-        slots=slots_of(live.slot for live, _ in users),
-    )
+    return tuple(each for _, each in sorted(wanted.items()))
 
 
 def _families(users: Sequence[tuple[LiveQuery, int]]) -> tuple[SliceFamily, ...]:
     """Queries by the columns their predicates read; the few that are alone in that go with each other."""
-    by_columns: dict[tuple[str, ...], list[LiveQuery]] = defaultdict(list)
+    by_columns: dict[tuple[str, ...], list[tuple[LiveQuery, int]]] = defaultdict(list)
     for live, number in users:
         predicate = live.query.relations[number].predicate
-        by_columns[() if predicate is None else tuple(sorted(columns_of(predicate)))].append(live)
+        by_columns[() if predicate is None else tuple(sorted(columns_of(predicate)))].append((live, number))
     rare = [each for each in by_columns.values() if len(each) < SMALLEST_FAMILY]
     found = [_family(columns, each) for columns, each in sorted(by_columns.items()) if len(each) >= SMALLEST_FAMILY]
     if rare:
-        found.append(_family((), [live for each in rare for live in each]))
+        found.append(_family((), [user for each in rare for user in each]))
     return tuple(found)
 
 
-def _family(columns: tuple[str, ...], queries: Iterable[LiveQuery]) -> SliceFamily:
-    queries = list(queries)
+def _family(columns: tuple[str, ...], users: Sequence[tuple[LiveQuery, int]]) -> SliceFamily:
+    queries = [live for live, _ in users]
     slidings = {live.query.sliding for live in queries}
     gaps = [to_micros(live.query.session.gap) for live in queries if live.query.session is not None]
     return SliceFamily(
@@ -91,4 +96,5 @@ def _family(columns: tuple[str, ...], queries: Iterable[LiveQuery]) -> SliceFami
         columns=columns,
         windows=tuple(sorted((to_micros(s.size), to_micros(s.slide)) for s in slidings if s is not None)),
         gap=min(gaps, default=None),
+        accumulators=_accumulators(users),
     )

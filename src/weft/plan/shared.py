@@ -153,6 +153,8 @@ class SliceFamily:
     columns: tuple[str, ...]
     windows: tuple[tuple[int, int], ...]
     gap: int | None
+    accumulators: tuple[tuple[Function, Expression], ...] = ()
+    """What its queries accumulate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class SliceStore:
     """Partial aggregates of one stream in one role by one grouping, for all queries that want it."""
 
     side: SliceSide
-    accumulators: tuple[tuple[Function, Expression | None], ...]
+    accumulators: tuple[tuple[Function, Expression], ...]
     families: tuple[SliceFamily, ...]
     slots: Slots
 

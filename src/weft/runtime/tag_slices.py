@@ -59,7 +59,7 @@ def _rows(tagged: Tagged, slices: SliceTag, sets: Array, users: Mapping[Expressi
             groups = [column.filter(pa.array(valid)) for column in groups]
     if len(wanted) == 0:
         return None
-    arguments = {to_sql(part): part for _, part in slices.store.accumulators if part is not None}
+    arguments = {to_sql(part): part for _, part in slices.store.accumulators}
     columns = keys.values(tuple(arguments.values()))
     everything = len(wanted) == len(sets)
     return RowBatch(

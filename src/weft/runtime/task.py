@@ -11,6 +11,7 @@ from weft.kernels.pair_cells import PairPlan
 from weft.kernels.predicate_index import PredicateIndex, Want, build_index, opaque_predicates
 from weft.kernels.window_table import WindowEntry, WindowTable, build_window_table
 from weft.optimize.weave import is_swapped, sides_of
+from weft.plan.aggregate import Function
 from weft.plan.changelog import LiveQuery, Slots, slots_of
 from weft.plan.expression import Expression, Opaque, columns_of, guard_opaque, to_sql
 from weft.plan.query import BoundQuery
@@ -213,13 +214,16 @@ def _slice_tag(store: SliceStore, plan: SharedPlan) -> SliceTag:
                     users[part] = Slots(users.get(part, 0) | 1 << live.slot)
     return SliceTag(
         store=store,
-        accumulators=tuple(
-            Accumulator(function, "" if argument is None else to_sql(argument))
-            for function, argument in store.accumulators
+        accumulators=_texts(store.accumulators),
+        families=tuple(
+            Family(family.slots, family.windows, family.gap, _texts(family.accumulators)) for family in store.families
         ),
-        families=tuple(Family(family.slots, family.windows, family.gap) for family in store.families),
         users=users,
     )
+
+
+def _texts(accumulators: Iterable[tuple[Function, Expression]]) -> tuple[Accumulator, ...]:
+    return tuple(Accumulator(function, to_sql(argument)) for function, argument in accumulators)
 
 
 def _aggregate_close(aggregate: SharedAggregate, plan: SharedPlan) -> AggregateClose:

@@ -6,7 +6,7 @@ classes and cells are of different lengths. Results of aggregations are kept the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ _EPOCH, _WORDS = b"weft.epoch", b"weft.words"
 
 def write_slices(path: Path, parts: Iterable[Cells], *, epoch: int, words: int) -> int:
     """Write a file with one part per range; returns its size."""
-    batches = [_to_batch(part) for part in parts]
+    parts = list(parts)
+    narrow = {name for name in parts[0].lanes if all(_is_small(part.lanes[name]) for part in parts)}
+    batches = [_to_batch(part, narrow) for part in parts]
     return write_bucket(path, bucket_schema(batches[0].schema, epoch=epoch, words=words), batches)
 
 
@@ -37,7 +39,7 @@ def read_slices(path: Path, parts: Iterable[int]) -> Iterator[tuple[Cells, int]]
         yield _from_batch(reader.get_batch(part), int(metadata[_WORDS])), int(metadata[_EPOCH])
 
 
-def _to_batch(cells: Cells) -> pa.RecordBatch:
+def _to_batch(cells: Cells, narrow: Set[str]) -> pa.RecordBatch:
     columns: dict[str, pa.Array] = {f"{_GROUP}{n}": column for n, column in enumerate(cells.groups)}
     columns |= {
         _GROUPS: pa.array([cells.group_count]),
@@ -46,13 +48,22 @@ def _to_batch(cells: Cells) -> pa.RecordBatch:
         _CLASSES: pa.array(cells.classes.astype(np.int32)),
         _OF_GROUP: pa.array(cells.group.astype(np.int32)),
     }
-    columns |= {_LANE + name: pa.array(values) for name, values in cells.lanes.items()}
+    for name, values in cells.lanes.items():
+        columns[_LANE + name] = pa.array(values.astype(np.int32) if name in narrow else values)
     for name, detail in cells.details.items():
         for part, values in zip(_PARTS, (detail.cells, detail.codes, detail.weights), strict=True):
             columns[f"{_DETAIL}{part}:{name}"] = pa.array(values)
     columns |= {_DICTIONARY + name: values for name, values in cells.dictionaries.items()}
     lists = [_as_list(values) for values in columns.values()]
     return pa.RecordBatch.from_arrays(lists, names=list(columns))
+
+
+def _is_small(values: np.ndarray[Any, Any]) -> bool:
+    """Whether half the bytes do: counts and sums of a slice are mostly small."""
+    if values.dtype != np.int64:
+        return False
+    limits = np.iinfo(np.int32)
+    return len(values) == 0 or bool(limits.min <= values.min() and values.max() <= limits.max)
 
 
 def _as_list(values: pa.Array) -> pa.Array:
