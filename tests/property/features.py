@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-AGGREGATIONS = True
-"""Whether schedules hold aggregations and session windows unless told; the oracle's own tests always do."""
-
 
 @dataclass(frozen=True, slots=True)
 class Features:
@@ -17,7 +14,7 @@ class Features:
     gaps: bool = True
     mixed_keys: bool = True
     stars: bool = True
-    aggregations: bool = AGGREGATIONS
+    aggregations: bool = True
     """Everything that waits for the watermark; the four below say what of it."""
     sessions: bool = True
     session_joins: bool = True

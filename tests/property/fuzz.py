@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
-from tests.property.features import AGGREGATIONS, Features
+from tests.property.features import Features
 from tests.property.harness_api import OpenHarness
 from tests.property.reference import reference_for
 from tests.property.run import play
@@ -56,7 +56,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--aggregations",
         action=argparse.BooleanOptionalAction,
-        default=AGGREGATIONS,
+        default=True,
         help="also aggregations and session windows",
     )
     parser.add_argument("--shrink", type=float, default=60.0, help="seconds to make a failing schedule smaller")

@@ -47,6 +47,13 @@ def slots_of(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
+def resized(sets: Words, words: int) -> Words:
+    """The same sets in rows of `words` words; slots beyond them are nobody's any more."""
+    if sets.shape[1] >= words:
+        return sets[:, :words]
+    return np.hstack([sets, np.zeros((len(sets), words - sets.shape[1]), np.uint64)])
+
+
 def column_of(sets: Words, slot: int) -> npt.NDArray[np.bool_]:
     """For every row of sets, whether it holds the slot."""
     word, bit = divmod(slot, WORD_BITS)

@@ -294,18 +294,3 @@ def merge_classes_into(offsets, members, width, operation, values, out):  # type
             else:
                 for g in range(width):
                     out[to + g] = max(out[to + g], values[start + g])
-
-
-@nb.njit(cache=True, nogil=True)
-def chosen_slices(slices: Longs, low: int, high: int) -> Longs:
-    """Cells whose slice is in [low, high)."""
-    count = 0
-    for i in range(len(slices)):
-        count += int(low <= slices[i] and slices[i] < high)
-    rows = np.empty(count, np.int64)
-    at = 0
-    for i in range(len(slices)):
-        if low <= slices[i] and slices[i] < high:
-            rows[at] = i
-            at += 1
-    return rows

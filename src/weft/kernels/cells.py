@@ -32,6 +32,7 @@ from weft.kernels.cell_kernels import (
     repeat_details,
 )
 from weft.kernels.words import Longs, unify
+from weft.plan.aggregate import Function
 
 Array = npt.NDArray[Any]
 Lanes = Mapping[str, Array]
@@ -43,6 +44,19 @@ SPREAD = ("count", "mean", "squares")
 """Lanes that merge together."""
 _IN_CACHE = 1 << 15
 _ADDERS = {"min": keep_least, "max": keep_greatest, "last": keep_greatest}
+LANES = {
+    Function.ROWS: (),
+    Function.COUNT: (),
+    Function.SUM: ("double", "sum0", "sum1", "sum2", "sum3"),
+    Function.MIN: ("min",),
+    Function.MAX: ("max",),
+    Function.SPREAD: ("mean", "squares"),
+    Function.COUNT_DISTINCT: ("distinct",),
+    Function.APPROX_DISTINCT: ("registers",),
+    Function.QUANTILE: ("histogram",),
+}
+"""Lanes or details of each function, beside the count of its argument."""
+DETAILED = (Function.COUNT_DISTINCT, Function.APPROX_DISTINCT, Function.QUANTILE)
 LEAST, GREATEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 """What `min` and `max` lanes hold where nothing counted yet."""
 
@@ -236,7 +250,7 @@ def concat(parts: Sequence[Cells]) -> Cells:
         classes=np.concatenate([part.classes for part in parts]),
         group=np.concatenate([part.group for part in parts]),
         lanes={name: np.concatenate([lane_of(part, name) for part in parts]) for name in names},
-        details=concat_details(parts, starts),
+        details=_concat_details(parts, starts),
     )
 
 
@@ -271,6 +285,8 @@ def _concat_sets(parts: Sequence[Cells]) -> tuple[Words, list[Longs]]:
 def _concat_dictionaries(parts: Sequence[Cells]) -> tuple[dict[str, pa.Array], list[dict[str, Longs]]]:
     merged: dict[str, pa.Array] = {}
     maps: list[dict[str, Longs]] = [{} for _ in parts]
+    if all(part.dictionaries is parts[0].dictionaries for part in parts):
+        return dict(parts[0].dictionaries), maps
     for name in dict.fromkeys(name for part in parts for name in part.dictionaries):
         having = [number for number, part in enumerate(parts) if name in part.dictionaries]
         merged[name], found = unify([parts[number].dictionaries[name] for number in having])
@@ -297,8 +313,7 @@ def _with_words(part: Cells, maps: Mapping[str, Longs]) -> Cells:
     return replace(part, lanes=lanes, details=details)
 
 
-def concat_details(parts: Sequence[Cells], starts: Longs) -> dict[str, Detail]:
-    """The details of cells one after the other, where those of each part begin at `starts`."""
+def _concat_details(parts: Sequence[Cells], starts: Longs) -> dict[str, Detail]:
     found: dict[str, Detail] = {}
     for name in dict.fromkeys(name for part in parts for name in part.details):
         having = [
@@ -344,21 +359,20 @@ def number_slices(cells: Cells) -> tuple[Longs, Longs]:
     return numbers.astype(np.int64), edges
 
 
+def only_groups(cells: Cells, groups: Longs) -> Cells:
+    """The cells, all of which are of these groups, without the others."""
+    numbers = np.full(cells.group_count, -1, np.int64)
+    numbers[groups] = np.arange(len(groups))
+    rows = pa.array(groups)
+    columns = tuple(column.take(rows) for column in cells.groups)
+    return replace(cells, groups=columns, group_count=len(groups), group=numbers[cells.group])
+
+
 def split_groups(cells: Cells, owner: Longs, parts: int) -> list[Cells]:
     """Cells apart by the owner of their group; each part has only its own groups, and all classes."""
-    found = []
-    for part in range(parts):
-        groups = np.flatnonzero(owner == part)
-        renumbered = np.full(cells.group_count, -1, np.int64)
-        renumbered[groups] = np.arange(len(groups))
-        mine = cells.take(np.flatnonzero(renumbered[cells.group] >= 0)) if parts > 1 else cells
-        rows = pa.array(groups)
-        found.append(
-            replace(
-                mine,
-                groups=tuple(column.take(rows) for column in cells.groups),
-                group_count=len(groups),
-                group=renumbered[mine.group],
-            )
-        )
-    return found
+    if parts == 1:
+        return [cells]
+    owners = owner[cells.group]
+    return [
+        only_groups(cells.take(np.flatnonzero(owners == part)), np.flatnonzero(owner == part)) for part in range(parts)
+    ]

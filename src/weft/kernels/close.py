@@ -9,12 +9,11 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from weft.kernels.bitset import WORD_BITS, Words, to_words
+from weft.kernels.bitset import Words, column_of, to_words
 from weft.kernels.cell_kernels import (
     ADD,
     KEEP_GREATEST,
     KEEP_LEAST,
-    chosen_slices,
     fan_out,
     merge_classes_into,
     merge_runs_into,
@@ -38,7 +37,7 @@ from weft.kernels.cells import (
     merge_details,
     reduce_lanes,
 )
-from weft.kernels.words import Longs
+from weft.kernels.words import Flags, Longs
 
 _AT_ONCE = 1 << 21
 _MOST_TARGETS = 1 << 23
@@ -117,7 +116,7 @@ class WindowMerger:
         self._wanted = wanted
         self._runs = [_runs(part.slices) for part in parts]
         self._spans = [(int(part.slices[run].min()), int(part.slices[run].max())) for part, run in self._run_parts()]
-        self._has: dict[int, npt.NDArray[np.bool_]] = {}
+        self._has: dict[int, Flags] = {}
         self._places: dict[tuple[int, int], npt.NDArray[np.int32]] = {}
         self._names = list(dict.fromkeys(name for part in parts for name in part.lanes))
         self._spreads = sorted({lane_argument(name) for name in self._names if lane_kind(name) == "mean"})
@@ -141,10 +140,10 @@ class WindowMerger:
         """Parts with where their runs of one slice begin."""
         return zip(self._parts, (starts for starts, _ in self._runs), strict=True)
 
-    def _classes_with(self, slot: int) -> npt.NDArray[np.bool_]:
+    def _classes_with(self, slot: int) -> Flags:
         """Which classes have the slot."""
         if slot not in self._has:
-            self._has[slot] = has_slot(self._parts[0].sets, slot)
+            self._has[slot] = column_of(self._parts[0].sets, slot)
         return self._has[slot]
 
     def close(self, closing: Closing) -> Iterator[Cells]:
@@ -220,7 +219,7 @@ class WindowMerger:
             self._places[part, table] = table_places(cells.classes, cells.group, *self._range(table))
         return self._places[part, table]
 
-    def _needed(self, slots: tuple[int, ...], name: str) -> npt.NDArray[np.bool_]:
+    def _needed(self, slots: tuple[int, ...], name: str) -> Flags:
         users = None if self._wanted is None else self._wanted.get(lane_argument(name))
         return np.array([users is None or bool(users >> slot & 1) for slot in slots])
 
@@ -233,12 +232,12 @@ class WindowMerger:
         return out or None
 
     def _fanned_out(
-        self, closing: Closing, slots: tuple[int, ...], chosen: npt.NDArray[np.bool_]
+        self, closing: Closing, slots: tuple[int, ...], chosen: Flags
     ) -> Iterator[tuple[Cells, Longs, Longs]]:
         """Cells of the window with each query's target, some at a time; only for the chosen queries."""
-        offsets, members = _members(self._parts[0].sets, slots, chosen)
+        offsets, members = _lists(np.stack([self._classes_with(slot) for slot in slots], axis=1) & chosen)
         for part in (self._parts[number] for number in self._meeting(closing.start, closing.end)):
-            rows = chosen_slices(part.slices, closing.start, closing.end)
+            rows = np.flatnonzero((part.slices >= closing.start) & (part.slices < closing.end))
             start, classes = 0, part.classes[rows]
             while start < len(rows):
                 cells, member, start = fan_out(classes, offsets, members, start, _AT_ONCE)
@@ -281,7 +280,7 @@ def _runs(slices: Longs) -> tuple[Longs, Longs]:
     return starts, np.append(starts[1:], len(slices))
 
 
-def _lists(table: npt.NDArray[np.bool_]) -> tuple[Longs, Longs]:
+def _lists(table: Flags) -> tuple[Longs, Longs]:
     """For each row of a table the columns that are set, one list after the other, and where each begins."""
     return np.concatenate([[0], np.cumsum(table.sum(axis=1))]), np.nonzero(table)[1].astype(np.int64)
 
@@ -299,16 +298,6 @@ def _operation(name: str) -> int:
 def one_bit_sets(slots: Sequence[int], words: int) -> Words:
     """A query-set for each slot alone."""
     return np.stack([to_words(1 << slot, words) for slot in slots])
-
-
-def has_slot(sets: Words, slot: int) -> npt.NDArray[np.bool_]:
-    """Which query-sets have the slot."""
-    return ((sets[:, slot // WORD_BITS] >> np.uint64(slot % WORD_BITS)) & np.uint64(1)).astype(np.bool_)
-
-
-def _members(sets: Words, slots: Sequence[int], chosen: npt.NDArray[np.bool_]) -> tuple[Longs, Longs]:
-    """For each class the numbers of those of the chosen slots it has, one list after the other."""
-    return _lists(np.stack([has_slot(sets, slot) for slot in slots], axis=1) & chosen)
 
 
 # ---- sessions
@@ -331,28 +320,51 @@ def number_sessions(keys: Longs, first: Longs, last: Longs, gap: int) -> tuple[L
     return numbers, begins[:count].copy(), ends[:count].copy()
 
 
+def ended_sessions(ends: Longs, gap: int, *, after: int | None, upto: int) -> tuple[Flags, Flags]:
+    """Of sessions with these last times: which are over, and which of them were not before."""
+    over = ends + gap <= upto
+    return over, over if after is None else over & (ends + gap > after)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedSessions:
+    """Sessions over two sides: the number of each run's session, by side, and where each session begins and ends."""
+
+    numbers: tuple[Longs, Longs]
+    begins: Longs
+    ends: Longs
+
+
+def join_sessions(keys: Sequence[Longs], first: Sequence[Longs], last: Sequence[Longs], gap: int) -> JoinedSessions:
+    """Number the sessions of keys over runs of two sides, each given by side, in any order."""
+    key, begin, end = (np.concatenate(each) for each in (keys, first, last))
+    order = np.lexsort((begin, key))
+    numbers = np.empty(len(order), np.int64)
+    numbers[order], begins, ends = number_sessions(key[order], begin[order], end[order], gap)
+    middle = len(keys[0])
+    return JoinedSessions((numbers[:middle], numbers[middle:]), begins, ends)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosedSessions:
     """The cells of sessions that end now, and which of the given cells are in sessions that are still open."""
 
     cells: tuple[Cells, ...]
-    open: npt.NDArray[np.bool_]
+    open: Flags
 
 
 def close_sessions(cells: Cells, queries: Iterable[SessionQuery], *, after: int | None, upto: int) -> ClosedSessions:
     """Sessions whose end is in (after, upto]: a slice is the session's first time, lane `last` its last one."""
     closed, still_open = [], np.zeros(len(cells), np.bool_)
     for query in queries:
-        mine = np.flatnonzero(has_slot(cells.sets, query.slot)[cells.classes])
+        mine = np.flatnonzero(column_of(cells.sets, query.slot)[cells.classes])
         mine = mine[np.lexsort((cells.slices[mine], cells.group[mine]))]
         if len(mine) == 0:
             continue
         group, last = cells.group[mine], cells.lanes[LAST][mine]
         numbers, begins, ends = number_sessions(group, cells.slices[mine], last, query.gap)
-        ended = ends + query.gap <= upto
-        still_open[mine[~ended[numbers]]] = True
-        if after is not None:
-            ended &= ends + query.gap > after
+        over, ended = ended_sessions(ends, query.gap, after=after, upto=upto)
+        still_open[mine[~over[numbers]]] = True
         if not ended.any():
             continue
         targets = np.where(ended, np.cumsum(ended) - 1, -1)

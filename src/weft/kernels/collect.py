@@ -18,6 +18,7 @@ from weft.kernels.bitset import WORD_BITS, Words, slots_of, to_words
 from weft.kernels.cell_kernels import cell_keys, expand_sets, number_sets
 from weft.kernels.cells import (
     GREATEST,
+    LANES,
     LAST,
     LEAST,
     ROWS,
@@ -25,9 +26,8 @@ from weft.kernels.cells import (
     Cells,
     Detail,
     compact,
-    concat_details,
+    concat,
     group_rows,
-    lane_of,
     number_keys,
     plain_key,
     reduce_lanes,
@@ -92,7 +92,7 @@ def collect(rows: RowBatch, families: Sequence[Family], accumulators: Iterable[A
         dictionaries=dictionaries,
     )
     parts = [part for family in families for part in _collect_family(each_row, family)]
-    return _side_by_side(parts) if parts else None
+    return _together(parts) if parts else None
 
 
 def _collect_family(rows: Cells, family: Family) -> Iterator[Cells]:
@@ -117,25 +117,11 @@ def _collect_family(rows: Cells, family: Family) -> Iterator[Cells]:
             yield _gather(rows, family, chosen, queries, singles)
 
 
-_LANES = {
-    Function.ROWS: (),
-    Function.COUNT: (),
-    Function.SUM: ("double", "sum0", "sum1", "sum2", "sum3"),
-    Function.MIN: ("min",),
-    Function.MAX: ("max",),
-    Function.SPREAD: ("mean", "squares"),
-    Function.COUNT_DISTINCT: ("distinct",),
-    Function.APPROX_DISTINCT: ("registers",),
-    Function.QUANTILE: ("histogram",),
-}
-"""Lanes and details of each function, beside the count of its argument."""
-
-
 def _only_needed(rows: Cells, accumulators: Iterable[Accumulator]) -> Cells:
     """The rows without lanes and details that none of these needs."""
     kept = {ROWS}
     for each in accumulators:
-        kept.update(f"{kind}:{each.argument}" for kind in ("count", *_LANES[each.function]))
+        kept.update(f"{kind}:{each.argument}" for kind in ("count", *LANES[each.function]))
     return replace(
         rows,
         lanes={name: values for name, values in rows.lanes.items() if name in kept},
@@ -205,33 +191,12 @@ def _gather_runs(rows: Cells, gap: int, chosen: Longs, classes: Longs, sets: Wor
     )
 
 
-def _side_by_side(parts: Sequence[Cells]) -> Cells:
-    """Cells over the same groups and dictionaries as one; classes keep apart. Lanes that a part does not need are empty
-    there."""
-    if len(parts) == 1:
-        return parts[0]
-    class_starts = np.cumsum([0, *(len(part.sets) for part in parts)])
-    cell_starts = np.cumsum([0, *(len(part) for part in parts)])
-    together = replace(
-        parts[0],
-        sets=np.concatenate([part.sets for part in parts]),
-        slices=np.concatenate([part.slices for part in parts]),
-        classes=np.concatenate([part.classes + start for part, start in zip(parts, class_starts, strict=False)]),
-        group=np.concatenate([part.group for part in parts]),
-        lanes={
-            name: np.concatenate([lane_of(part, name) for part in parts])
-            for name in dict.fromkeys(name for part in parts for name in part.lanes)
-        },
-        details=concat_details(parts, cell_starts),
-    )
+def _together(parts: Sequence[Cells]) -> Cells:
+    """The cells of all families as one."""
+    cells = concat(parts)
     # A family that was expanded in several steps has the same classes in each of them.
-    repeated = len(np.unique(together.sets, axis=0)) < len(together.sets)
-    return compact(_with_distinct_classes(together)) if repeated and LAST not in together.lanes else together
-
-
-def _with_distinct_classes(cells: Cells) -> Cells:
-    sets, numbers = np.unique(cells.sets, axis=0, return_inverse=True)
-    return replace(cells, sets=sets, classes=numbers.reshape(-1).astype(np.int64)[cells.classes])
+    repeated = len(cells.sets) < sum(len(part.sets) for part in parts)
+    return compact(cells) if repeated and LAST not in cells.lanes else cells
 
 
 # ---- what one row adds to the lanes
@@ -274,7 +239,7 @@ def _sum_lanes(column: pa.Array, valid: Array | None) -> dict[str, Array]:
     """Floating sums as doubles; exact ones in limbs of 32 bits, which 2^31 rows cannot overflow."""
     type_ = column.type
     if pt.is_floating(type_):
-        return {"double": plain_numbers(column).astype(np.float64)}
+        return {"double": to_doubles(column)}
     if pt.is_integer(type_) and type_.bit_width <= 32:
         return {"sum0": plain_numbers(column).astype(np.int32, copy=False)}
     if pt.is_integer(type_):
@@ -296,7 +261,7 @@ def _sum_lanes(column: pa.Array, valid: Array | None) -> dict[str, Array]:
 
 def _spread_lanes(column: pa.Array, name: str) -> dict[str, Array]:
     """The distance of a row from itself is zero, but as in Spark NaN if it is infinite or NaN."""
-    values = plain_numbers(column).astype(np.float64)
+    values = to_doubles(column)
     with np.errstate(invalid="ignore"):
         return {f"mean:{name}": values, f"squares:{name}": values - values}
 

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from weft.kernels.cells import (
+    DETAILED,
+    LANES,
     LAST,
     ROWS,
     Array,
@@ -28,18 +30,13 @@ from weft.kernels.cells import (
 )
 from weft.kernels.exact import sum_of, times, to_limbs
 from weft.kernels.words import Longs
-from weft.plan.aggregate import SEPARATOR, Call, Function
+from weft.plan.aggregate import Call, Function
 from weft.plan.expression import to_sql
 
 _Sides = tuple[tuple[Cells, Longs], tuple[Cells, Longs]]
 """Of each side the cells, and which of them the pairs consist of."""
 
 _PAIRS_AT_ONCE = 1 << 20
-_DETAILS = {
-    Function.COUNT_DISTINCT: "distinct",
-    Function.APPROX_DISTINCT: "registers",
-    Function.QUANTILE: "histogram",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ def _combine(sides: _Sides, plan: PairPlan) -> Cells:
     for call in plan.calls:
         if call.function is Function.ROWS:
             continue
-        if call.function in _DETAILS:
+        if call.function in DETAILED:
             _add_detail(call, sides, details, dictionaries)
         else:
             lanes |= _call_lanes(call, sides)
@@ -144,14 +141,13 @@ def _counted(sides: _Sides, texts: Sequence[str | None]) -> Array:
 
 
 def _call_lanes(call: Call, sides: _Sides) -> dict[str, Array]:
-    texts = _texts(call)
-    name = SEPARATOR.join(text or "" for text in texts)
+    texts, name = _texts(call), call.argument
     count = {f"count:{name}": _counted(sides, texts)}
     if call.function is Function.COUNT:
         return count
     if call.function is Function.SUM:
         return count | _sum_lanes(name, sides, texts)
-    at = 0 if texts[0] is not None else 1
+    at = _side_of(call)
     side, other = sides[at], sides[1 - at]
     if call.function is Function.SPREAD:
         squares = _lane(side, f"squares:{texts[at]}") * _lane(other, ROWS)
@@ -188,12 +184,12 @@ def _add_dictionary(call: Call, sides: _Sides, dictionaries: dict[str, pa.Array]
     texts, at = _texts(call), _side_of(call)
     known = sides[at][0].dictionaries
     if call.function in (Function.MIN, Function.MAX, Function.COUNT_DISTINCT) and texts[at] in known:
-        dictionaries[SEPARATOR.join(text or "" for text in texts)] = known[texts[at] or ""]
+        dictionaries[call.argument] = known[texts[at] or ""]
 
 
 def _add_detail(call: Call, sides: _Sides, details: dict[str, Detail], dictionaries: dict[str, pa.Array]) -> None:
     texts, at = _texts(call), _side_of(call)
-    kind = _DETAILS[call.function]
+    (kind,) = LANES[call.function]
     (cells, rows), other = sides[at], sides[1 - at]
     source = f"{kind}:{texts[at]}"
     _, found = reduce_lanes(
@@ -202,7 +198,7 @@ def _add_detail(call: Call, sides: _Sides, details: dict[str, Detail], dictionar
     entries = found[source]
     if kind == "histogram":
         entries = replace(entries, weights=entries.weights * _lane(other, ROWS)[entries.cells])
-    details[f"{kind}:{SEPARATOR.join(text or '' for text in texts)}"] = entries
+    details[f"{kind}:{call.argument}"] = entries
     _add_dictionary(call, sides, dictionaries)
 
 

@@ -105,10 +105,9 @@ def decimal_limbs(column: pa.Array) -> npt.NDArray[np.int64]:
 def to_doubles(column: pa.Array) -> npt.NDArray[np.float64]:
     """A numeric column as doubles; zero where it is NULL."""
     if pt.is_decimal(column.type):
-        limbs = decimal_limbs(column).astype(np.float64)
-        low = np.where(limbs[:, 0] < 0, limbs[:, 0] + 2.0**64, limbs[:, 0])
-        small = decimal_limbs(column)[:, 1] == decimal_limbs(column)[:, 0] >> np.int64(63)
-        values = np.where(small, limbs[:, 0], limbs[:, 1] * 2.0**64 + low) / 10.0**column.type.scale
+        low, high = decimal_limbs(column).T
+        large = high * 2.0**64 + low.astype(np.uint64)
+        values = np.where(high == low >> np.int64(63), low, large) / 10.0**column.type.scale
         return values if column.null_count == 0 else np.where(np.asarray(column.is_valid()), values, 0.0)
     return plain_numbers(column).astype(np.float64)
 

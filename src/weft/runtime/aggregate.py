@@ -8,27 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 
-from weft.kernels.cells import LAST, Cells, concat, reduce_lanes
+from weft.kernels.bitset import column_of
+from weft.kernels.cells import LAST, Cells, concat, only_groups, reduce_lanes
 from weft.kernels.close import (
     Closing,
     SessionQuery,
     WindowMerger,
     close_sessions,
     closing_windows,
-    has_slot,
+    ended_sessions,
     in_closing_order,
-    number_sessions,
+    join_sessions,
     one_bit_sets,
 )
 from weft.kernels.pair_cells import PairPlan, Side, Windows, link_groups, pair_cells
 from weft.kernels.words import Flags, Longs
 from weft.plan.expression import to_sql
 from weft.plan.shared import StoreId
-from weft.runtime.slice_state import load_cells, only_groups
+from weft.runtime.slice_state import load_cells
 from weft.runtime.task import AggregateClose, BatchTask, Program
 from weft.runtime.watermark import advance, closed_until
 from weft.state.bucket import Bucket
@@ -94,11 +94,15 @@ class SliceReader:
 
 
 def close_windows(
-    program: Program, task: BatchTask, partition: int, *, buckets: Sequence[Bucket], newest: Mapping[str, int]
+    program: Program,
+    task: BatchTask,
+    partition: int,
+    *,
+    buckets: Sequence[Bucket],
+    limits: Mapping[tuple[str, ...], Limits],
 ) -> Closed:
     """End the windows of all aggregating queries in one partition."""
     closed = Closed()
-    limits = window_limits(program, task, newest)
     reader = SliceReader(program, task, partition, buckets)
     for each in program.aggregates:
         now = limits[each.aggregate.streams]
@@ -121,8 +125,10 @@ def _close(each: AggregateClose, reader: SliceReader, limits: Limits, closed: Cl
         if len(begins) == len(stores):
             closings = closing_windows(np.concatenate(begins), each.sliding, after=limits.after, upto=limits.upto)
             ready = [merger for merger in mergers if merger is not None]
-            for closing in in_closing_order(closings):
-                yield from ready[0].close(closing) if len(ready) == 1 else _close_pairs(ready, closing, each.pairs)
+            if len(ready) == 1:
+                yield from (cells for closing in in_closing_order(closings) for cells in ready[0].close(closing))
+            else:
+                yield from _close_pairs(ready, closings, each.pairs)
     if each.sessions:
         parts = [reader.parts(store) for store in stores]
         if len(stores) == 1:
@@ -139,19 +145,22 @@ def _may_close(each: AggregateClose, limits: Limits) -> bool:
     return any((limits.upto - size) // slide > (limits.after - size) // slide for size, slide in shapes)
 
 
-def _close_pairs(mergers: Sequence[WindowMerger], closing: Closing, plans: Mapping[int, PairPlan]) -> Iterator[Cells]:
-    """Both sides of a window closed for themselves, then multiplied key by key for each query."""
+def _close_pairs(
+    mergers: Sequence[WindowMerger], closings: Sequence[Closing], plans: Mapping[int, PairPlan]
+) -> Iterator[Cells]:
+    """Both sides of each window closed for themselves, then multiplied key by key for each query."""
     left, right = (merger.groups for merger in mergers)
     *links, count = link_groups(left, right, _join_keys(left, next(iter(plans.values())), 0))
-    sides = [list(merger.close(closing)) for merger in mergers]
-    for slot in closing.slots:
-        first, second = (_of_slot(side, slot) for side in sides)
-        if first is None or second is None:
-            continue
-        pair = (Side(first, links[0][first.group]), Side(second, links[1][second.group]))
-        made = pair_cells(*pair, plans[slot], Windows(np.full(count, closing.start)))
-        if made is not None:
-            yield replace(made, sets=one_bit_sets((slot,), left.sets.shape[1]))
+    for closing in in_closing_order(closings):
+        sides = [list(merger.close(closing)) for merger in mergers]
+        for slot in closing.slots:
+            first, second = (_of_slot(side, slot) for side in sides)
+            if first is None or second is None:
+                continue
+            pair = (Side(first, links[0][first.group]), Side(second, links[1][second.group]))
+            made = pair_cells(*pair, plans[slot], Windows(np.full(count, closing.start)))
+            if made is not None:
+                yield replace(made, sets=one_bit_sets((slot,), left.sets.shape[1]))
 
 
 def _join_keys(cells: Cells, plan: PairPlan, side: int) -> int:
@@ -162,7 +171,7 @@ def _join_keys(cells: Cells, plan: PairPlan, side: int) -> int:
 def _of_slot(parts: Sequence[Cells], slot: int) -> Cells | None:
     chosen = []
     for part in parts:
-        rows = np.flatnonzero(has_slot(part.sets, slot)[part.classes])
+        rows = np.flatnonzero(column_of(part.sets, slot)[part.classes])
         if len(rows):
             chosen.append(part.take(rows))
     return concat(chosen) if chosen else None
@@ -200,21 +209,18 @@ def _close_session_pairs(
     keys = _join_keys(sides[0], next(iter(each.pairs.values())), 0)
     *links, _ = link_groups(sides[0], sides[1], keys)
     for query in each.sessions:
-        mine = [np.flatnonzero(has_slot(cells.sets, query.slot)[cells.classes]) for cells in sides]
-        key = np.concatenate([links[n][sides[n].group[rows]] for n, rows in enumerate(mine)])
-        first = np.concatenate([sides[n].slices[rows] for n, rows in enumerate(mine)])
-        last = np.concatenate([sides[n].lanes[LAST][rows] for n, rows in enumerate(mine)])
-        order = np.lexsort((first, key))
-        numbers = np.empty(len(order), np.int64)
-        numbers[order], begins, ends = number_sessions(key[order], first[order], last[order], query.gap)
-        ended = ends + query.gap <= limits.upto
-        sessions = (numbers[: len(mine[0])], numbers[len(mine[0]) :])
-        for flags, rows, session in zip(still_open, mine, sessions, strict=True):
-            flags[rows[~ended[session]]] = True
-        if limits.after is not None:
-            ended &= ends + query.gap > limits.after
-        pair = [_session_side(sides[n], mine[n], sessions[n], ended) for n in (0, 1)]
-        made = pair_cells(pair[0], pair[1], each.pairs[query.slot], Windows(begins, ends))
+        mine = [np.flatnonzero(column_of(cells.sets, query.slot)[cells.classes]) for cells in sides]
+        sessions = join_sessions(
+            [links[n][sides[n].group[rows]] for n, rows in enumerate(mine)],
+            [sides[n].slices[rows] for n, rows in enumerate(mine)],
+            [sides[n].lanes[LAST][rows] for n, rows in enumerate(mine)],
+            query.gap,
+        )
+        over, ended = ended_sessions(sessions.ends, query.gap, after=limits.after, upto=limits.upto)
+        for flags, rows, session in zip(still_open, mine, sessions.numbers, strict=True):
+            flags[rows[~over[session]]] = True
+        pair = [_session_side(sides[n], mine[n], sessions.numbers[n], ended) for n in (0, 1)]
+        made = pair_cells(pair[0], pair[1], each.pairs[query.slot], Windows(sessions.begins, sessions.ends))
         if made is not None:
             yield replace(made, sets=one_bit_sets((query.slot,), sides[0].sets.shape[1]))
     for side, flags in zip(parts, still_open, strict=True):
@@ -251,6 +257,6 @@ def _session_side(cells: Cells, rows: Longs, session: Longs, ended: Flags) -> Si
 def _write(each: AggregateClose, task: BatchTask, partition: int, made: Sequence[Cells]) -> WindowResult:
     cells = concat(made)
     cells = only_groups(cells, np.unique(cells.group))
-    path = f"{task.batch:012d}/w{partition}-{task.attempt}-{uuid4().hex[:12]}.arrow"
+    path = task.new_file(f"w{partition}")
     size = write_slices(Path(task.data) / path, [cells], epoch=task.batch, words=cells.sets.shape[1])
     return WindowResult(path, each.aggregate.id, len(cells), size)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
-from weft.kernels.bitset import from_words, to_words
+from weft.kernels.bitset import from_words, resized, to_words
 from weft.kernels.hash_space import hash_range
 from weft.kernels.order import sort_order
 from weft.plan.changelog import Slots
@@ -64,7 +63,7 @@ def merge_buckets(program: Program, task: BatchTask, partition: int, *, paths: S
     batch, sets = batch.take(pa.array(order)), sets[order]
     times = batch.column(TIME).to_numpy()
     batch = _finish(batch, sets, store, times)
-    name = f"{task.batch:012d}/{store.id}-{task.attempt}-m{partition}-{uuid4().hex[:12]}.arrow"
+    name = task.new_file(f"{store.id}-m{partition}")
     schema = bucket_schema(batch.schema, epoch=task.batch, words=program.words)
     size = write_bucket(Path(task.data) / name, schema, [batch])
     slots = Slots(from_words(np.bitwise_or.reduce(sets, axis=0)))
@@ -80,7 +79,7 @@ def _piece(
     program: Program, task: BatchTask, store: Store, *, view: PartView, span: tuple[int, int]
 ) -> tuple[pa.Table, Array] | None:
     """The rows of a part that lie in the range and are still wanted, with row-wise index hashes."""
-    sets = _resized(view.sets, program.words) & to_words(task.masks.get(view.epoch, Slots(0)), program.words)
+    sets = resized(view.sets, program.words) & to_words(task.masks.get(view.epoch, Slots(0)), program.words)
     route = view.column(HASH)
     mine = sets.any(axis=1) & (route >= np.uint64(span[0])) & (route <= np.uint64(span[1]))
     kept = np.flatnonzero(mine)
@@ -94,12 +93,6 @@ def _piece(
         columns[index_hash(index.id)] = _row_hashes(view, index)
     table = pa.table(columns).take(pa.array(kept))
     return table, sets[kept]
-
-
-def _resized(sets: Array, words: int) -> Array:
-    if sets.shape[1] >= words:
-        return sets[:, :words]
-    return np.hstack([sets, np.zeros((len(sets), words - sets.shape[1]), np.uint64)])
 
 
 def _secondary(store: Store) -> list[Index]:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -92,9 +91,9 @@ def _end_windows(
     newest: Mapping[str, int],
     report: ProbeReport,
 ) -> None:
-    closed = close_windows(program, task, partition, buckets=buckets, newest=newest)
-    report.windows, report.open = closed.results, closed.open
     limits = window_limits(program, task, newest)
+    closed = close_windows(program, task, partition, buckets=buckets, limits=limits)
+    report.windows, report.open = closed.results, closed.open
     mine = PartitionRange(task, partition)
     for each in program.session_joins:
         result, still_open = close_session_join(program, task, mine, each, buckets=buckets, limits=limits[each.streams])
@@ -177,7 +176,7 @@ def _join_parts(
 
 def _write_segment(task: BatchTask, partition: int, matches: list[_Match], report: ProbeReport) -> None:
     """Write the matched lists; parts of which little matched are copied out so that the rest can be freed."""
-    base = f"{task.batch:012d}/p{partition}-{task.attempt}-{uuid4().hex[:12]}"
+    base = task.new_file(f"p{partition}", suffix="")
     refs = dict[tuple[str, int], tuple[PartRef, Array | None]]()
     for at, (view, rows) in _used_rows(matches).items():
         refs[at] = (PartRef(*at), None)

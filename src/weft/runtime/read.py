@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from weft.errors import QueryFailed
+from weft.kernels.bitset import column_of
 from weft.kernels.cells import concat
-from weft.kernels.close import has_slot
 from weft.kernels.finish import WINDOW_END, WINDOW_START, SumOverflow, WindowEnd, finish, result_schema
 from weft.kernels.payload_types import payload_type
 from weft.kernels.select_pairs import Selected, select_pairs, select_rows
@@ -196,7 +196,7 @@ def _read_aggregate(reading: Reading, aggregation: Aggregation, chunk: Chunk) ->
     parts = []
     for path in chunk.windows:
         for cells, _ in read_slices(Path(reading.data) / path, (0,)):
-            rows = np.flatnonzero(has_slot(cells.sets, reading.slot)[cells.classes])
+            rows = np.flatnonzero(column_of(cells.sets, reading.slot)[cells.classes])
             if len(rows):
                 parts.append(cells.take(rows))
     if not parts:

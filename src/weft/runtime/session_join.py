@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
-from weft.kernels.bitset import to_words
+from weft.kernels.bitset import column_of, resized, to_words
 from weft.kernels.cells import group_rows
-from weft.kernels.close import SessionQuery, has_slot, number_sessions
+from weft.kernels.close import SessionQuery, ended_sessions, join_sessions
 from weft.kernels.pair_cells import equal_pairs
 from weft.plan.changelog import Slots
 from weft.plan.shared import IndexId, StoreId
@@ -87,7 +86,7 @@ def _load(
                 continue
             side, view = mine.side(bucket, number, store, at[1]), mine.view(bucket, number)
             rows = np.arange(len(side.t)) if side.rows is None else np.asarray(side.rows)
-            sets = _resized(view.sets[rows], program.words) & to_words(mask, program.words)
+            sets = resized(view.sets[rows], program.words) & to_words(mask, program.words)
             kept = np.flatnonzero(sets.any(axis=1))
             rows = rows[kept]
             keys = [column.take(pa.array(rows)) for column in key_values(store, at[1], view)]
@@ -109,12 +108,6 @@ def _load(
     )
 
 
-def _resized(sets: Array, words: int) -> Array:
-    if sets.shape[1] >= words:
-        return sets[:, :words]
-    return np.hstack([sets, np.zeros((len(sets), words - sets.shape[1]), np.uint64)])
-
-
 def _key_numbers(sides: Sequence[_Rows]) -> tuple[Array, Array]:
     """A number for each row's key: equal on both sides where keys are equal."""
     left, right = sides
@@ -130,18 +123,14 @@ def _close(
     query: SessionQuery, sides: Sequence[_Rows], key: tuple[Array, Array], *, limits: Limits, still_open: list[Array]
 ) -> dict[str, Array]:
     assert limits.upto is not None
-    mine = [np.flatnonzero(has_slot(side.sets, query.slot)) for side in sides]
-    keys = np.concatenate([numbers[rows] for numbers, rows in zip(key, mine, strict=True)]).astype(np.int64)
-    times = np.concatenate([side.times[rows] for side, rows in zip(sides, mine, strict=True)])
-    order = np.lexsort((times, keys))
-    sessions = np.empty(len(order), np.int64)
-    sessions[order], begins, ends = number_sessions(keys[order], times[order], times[order], query.gap)
-    ended = ends + query.gap <= limits.upto
-    halves = (sessions[: len(mine[0])], sessions[len(mine[0]) :])
+    mine = [np.flatnonzero(column_of(side.sets, query.slot)) for side in sides]
+    keys = [numbers[rows].astype(np.int64) for numbers, rows in zip(key, mine, strict=True)]
+    times = [side.times[rows] for side, rows in zip(sides, mine, strict=True)]
+    sessions = join_sessions(keys, times, times, query.gap)
+    over, ended = ended_sessions(sessions.ends, query.gap, after=limits.after, upto=limits.upto)
+    halves = sessions.numbers
     for flags, rows, session in zip(still_open, mine, halves, strict=True):
-        flags[rows[~ended[session]]] = True
-    if limits.after is not None:
-        ended &= ends + query.gap > limits.after
+        flags[rows[~over[session]]] = True
     done = [np.flatnonzero(ended[session]) for session in halves]
     pairs = list(equal_pairs(halves[0][done[0]], halves[1][done[1]]))
     left, right = (np.concatenate([pair[n] for pair in pairs] or [np.empty(0, np.int64)]) for n in (0, 1))
@@ -153,8 +142,8 @@ def _close(
         "left_row": sides[0].row[left_rows],
         "right": sides[1].part[right_rows],
         "right_row": sides[1].row[right_rows],
-        "first": begins[session],
-        "last": ends[session],
+        "first": sessions.begins[session],
+        "last": sessions.ends[session],
     }
 
 
@@ -168,6 +157,6 @@ def _write(
     columns["right"] = columns["right"] + len(sides[0].parts)
     used, numbers = np.unique(np.concatenate([columns["left"], columns["right"]]), return_inverse=True)
     columns["left"], columns["right"] = np.split(numbers.reshape(-1), 2)
-    path = f"{task.batch:012d}/s-{task.attempt}-{uuid4().hex[:12]}.arrow"
+    path = task.new_file("s")
     size = write_window_pairs(Path(task.data) / path, columns)
     return WindowResult(path, each.join.id, len(columns["slot"]), size, tuple(refs[number] for number in used))

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
-import pyarrow as pa
 
-from weft.kernels.bitset import to_words
-from weft.kernels.cells import LAST, Cells, compact, concat, reduce_lanes
+from weft.kernels.bitset import WORD_BITS, resized, to_words
+from weft.kernels.cells import LAST, Cells, compact, concat, only_groups, reduce_lanes
 from weft.kernels.close import number_sessions
 from weft.kernels.hash_space import hash_range
 from weft.plan.changelog import Slots
@@ -47,10 +45,7 @@ def load_cells(
 
 def with_meaning(cells: Cells, meaning: Slots, words: int) -> Cells:
     """The cells with query-sets of `words` words, ANDed with a changelog-set; cells for nobody are left out."""
-    sets = cells.sets[:, :words]
-    if sets.shape[1] < words:
-        sets = np.hstack([sets, np.zeros((len(sets), words - sets.shape[1]), np.uint64)])
-    sets = sets & to_words(Slots(meaning & ((1 << 64 * words) - 1)), words)
+    sets = resized(cells.sets, words) & to_words(meaning & ((1 << WORD_BITS * words) - 1), words)
     cells = replace(cells, sets=sets)
     kept = np.asarray(sets.any(axis=1))
     return cells if kept.all() else cells.take(np.flatnonzero(kept[cells.classes]))
@@ -60,15 +55,6 @@ def _in_range(cells: Cells, side: SliceSide, low: int, high: int) -> Cells:
     hashes = route_hashes(cells, side)
     mine = (hashes >= np.uint64(low)) & (hashes <= np.uint64(high))
     return only_groups(cells.take(np.flatnonzero(mine[cells.group])), np.flatnonzero(mine))
-
-
-def only_groups(cells: Cells, groups: Array) -> Cells:
-    """The cells, all of which are of these groups, without the others."""
-    numbers = np.full(cells.group_count, -1, np.int64)
-    numbers[groups] = np.arange(len(groups))
-    rows = pa.array(groups)
-    columns = tuple(column.take(rows) for column in cells.groups)
-    return replace(cells, groups=columns, group_count=len(groups), group=numbers[cells.group])
 
 
 def merge_slices(program: Program, task: BatchTask, partition: int, *, buckets: Sequence[Bucket]) -> list[Bucket]:
@@ -81,7 +67,7 @@ def merge_slices(program: Program, task: BatchTask, partition: int, *, buckets: 
     cells = _join_runs(cells, program, buckets[0].store) if side.session else compact(cells)
     cells = only_groups(cells, np.unique(cells.group))
     span = (min(bucket.min_time for bucket in buckets), max(bucket.max_time for bucket in buckets))
-    path = f"{task.batch:012d}/m{partition}-{task.attempt}-{uuid4().hex[:12]}.arrow"
+    path = task.new_file(f"{side.store}-m{partition}")
     return [write_cells(cells, side, task, path=path, span=span)]
 
 

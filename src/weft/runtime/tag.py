@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +61,7 @@ def tag_table(program: Program, task: BatchTask, stream: str, *, table: pa.Table
 def _in_time_for_sessions(program: Program, task: BatchTask, times: Array, sets: Array) -> Array:
     """Query-sets without session queries that have ended their sessions beyond a row: its stream was idle meanwhile,
     and a session must not be reported again with it."""
-    for names, slots in program.joined_sessions().items():
+    for names, slots in program.joined_sessions.items():
         ended = task.closed.get(names)
         if ended is not None and int(times.min()) < ended:
             sets = np.where((times < ended)[:, None], sets & ~to_words(slots, program.words), sets)
@@ -162,7 +161,7 @@ def _describe(low: int, high: int, times: Array, sets: Array) -> Part:
 
 def _write(tagged: Tagged, store: Store, parts: list[pa.RecordBatch], described: list[Part]) -> Bucket:
     task = tagged.task
-    name = f"{task.batch:012d}/{store.id}-{task.attempt}-{uuid4().hex[:12]}.arrow"
+    name = task.new_file(store.id)
     schema = bucket_schema(parts[0].schema, epoch=task.batch, words=tagged.program.words)
     size = write_bucket(Path(task.data) / name, schema, parts)
     return Bucket(name, store.id, store.stream, task.batch, tuple(described), size)

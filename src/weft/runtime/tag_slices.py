@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +39,7 @@ def fill_slices(tagged: Tagged, slices: SliceTag) -> Bucket | None:
     cells = collect(rows, slices.families, slices.accumulators)
     if cells is None:
         return None
-    path = f"{tagged.task.batch:012d}/{slices.store.id}-{tagged.task.attempt}-{uuid4().hex[:12]}.arrow"
+    path = tagged.task.new_file(slices.store.id)
     span = (int(rows.times.min()), int(rows.times.max()))
     return write_cells(cells, slices.store.side, tagged.task, path=path, span=span)
 

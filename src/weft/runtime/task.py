@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from weft.kernels.close import SessionQuery, SlidingQuery
 from weft.kernels.collect import Accumulator, Family
@@ -91,21 +92,13 @@ class Program:
     slices: Mapping[StoreId, SliceTag]
     aggregates: tuple[AggregateClose, ...]
     session_joins: tuple[SessionClose, ...]
+    joined_sessions: Mapping[tuple[str, ...], Slots]
+    """Slots of queries with sessions over several streams, by those streams."""
 
     @property
     def closes_windows(self) -> bool:
         """Whether some query waits for windows to end."""
         return bool(self.aggregates or self.session_joins)
-
-    def joined_sessions(self) -> dict[tuple[str, ...], Slots]:
-        """Slots of queries with sessions over several streams, by those streams."""
-        found: dict[tuple[str, ...], Slots] = {}
-        parts = [(each.aggregate.streams, each.sessions) for each in self.aggregates]
-        parts += [(each.streams, each.queries) for each in self.session_joins]
-        for names, queries in parts:
-            if len(names) > 1 and queries:
-                found[names] = Slots(found.get(names, 0) | slots_of(query.slot for query in queries))
-        return found
 
     def window_streams(self) -> frozenset[tuple[str, ...]]:
         """The sets of streams whose common watermark ends windows."""
@@ -132,6 +125,10 @@ class BatchTask:
     idle: frozenset[str] = frozenset()
     """Streams without rows for so long that windows do not wait for them."""
 
+    def new_file(self, kind: str, *, suffix: str = ".arrow") -> str:
+        """A path below the data folder that no other task, attempt or call has."""
+        return f"{self.batch:012d}/{kind}-{self.attempt}-{uuid4().hex[:12]}{suffix}"
+
 
 def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
     """Compile a shared plan; pure, and fast enough to be done at every changelog."""
@@ -139,6 +136,8 @@ def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
     for query in plan.queries:
         live |= 1 << query.slot
     slices = {store.id: _slice_tag(store, plan) for store in plan.slice_stores}
+    aggregates = tuple(_aggregate_close(aggregate, plan) for aggregate in plan.aggregates)
+    session_joins = tuple(_session_close(join, plan) for join in plan.session_joins)
     return Program(
         words=plan.words,
         live=Slots(live),
@@ -146,8 +145,9 @@ def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
         stores={store.id: store for store in plan.stores},
         joins=tuple(_join_probe(join, plan) for join in plan.joins),
         slices=slices,
-        aggregates=tuple(_aggregate_close(aggregate, plan) for aggregate in plan.aggregates),
-        session_joins=tuple(_session_close(join, plan) for join in plan.session_joins),
+        aggregates=aggregates,
+        session_joins=session_joins,
+        joined_sessions=_joined_sessions(aggregates, session_joins),
     )
 
 
@@ -259,6 +259,17 @@ def _pair_plan(query: BoundQuery) -> PairPlan:
         places.append((key.relation, used[key.relation]))
         used[key.relation] += 1
     return PairPlan(tuple(places), query.aggregation.calls)
+
+
+def _joined_sessions(
+    aggregates: Iterable[AggregateClose], joins: Iterable[SessionClose]
+) -> dict[tuple[str, ...], Slots]:
+    found: dict[tuple[str, ...], Slots] = {}
+    parts = [(each.aggregate.streams, each.sessions) for each in aggregates]
+    for names, queries in (*parts, *((each.streams, each.queries) for each in joins)):
+        if len(names) > 1 and queries:
+            found[names] = Slots(found.get(names, 0) | slots_of(query.slot for query in queries))
+    return found
 
 
 def _session_close(join: SessionJoin, plan: SharedPlan) -> SessionClose:

@@ -113,7 +113,7 @@ def bucket_schema(rows: pa.Schema, *, epoch: int, words: int) -> pa.Schema:
 
 
 def write_bucket(path: Path, schema: pa.Schema, parts: Iterable[pa.RecordBatch]) -> int:
-    """Write a bucket file; returns its size. Its name must be new: files are never overwritten."""
+    """Write a file of record batches; returns its size. Its name must be new: files are never overwritten."""
     with disk_errors(path.name):
         path.parent.mkdir(parents=True, exist_ok=True)
         with pa.OSFile(str(path), "wb") as file:
@@ -138,6 +138,11 @@ class PartView:
         return values
 
 
+def meaning_of_sets(schema: pa.Schema) -> tuple[int, int]:
+    """The epoch of a file's query-sets, and their words."""
+    return int(schema.metadata[_EPOCH]), int(schema.metadata[_WORDS])
+
+
 def open_part(path: Path, part: int) -> PartView:
     """Map one part of a bucket file."""
     return open_parts(path, (part,))[0]
@@ -146,8 +151,7 @@ def open_part(path: Path, part: int) -> PartView:
 def open_parts(path: Path, parts: Sequence[int]) -> list[PartView]:
     """Map some parts of a bucket file."""
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    metadata = reader.schema.metadata
-    epoch, words = int(metadata[_EPOCH]), int(metadata[_WORDS])
+    epoch, words = meaning_of_sets(reader.schema)
     return [_view(reader.get_batch(part), epoch, words) for part in parts]
 
 

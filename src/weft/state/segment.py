@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.state.directory import disk_errors
+from weft.state.bucket import write_bucket
 
 _SCHEMA = pa.schema([("l", pa.int32()), ("r", pa.int32())])
 Rows = np.ndarray[Any, np.dtype[np.int32]]
@@ -90,13 +90,8 @@ class WindowResult:
 
 def write_pairs(path: Path, pieces: Iterable[tuple[Rows, Rows]]) -> int:
     """Write the pairs of a segment; returns the file's size."""
-    with disk_errors(path.name):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with pa.OSFile(str(path), "wb") as file:
-            with pa.ipc.new_file(file, _SCHEMA) as writer:
-                for left, right in pieces:
-                    writer.write_batch(pa.RecordBatch.from_arrays([pa.array(left), pa.array(right)], schema=_SCHEMA))
-            return int(file.tell())
+    arrays = ([pa.array(left), pa.array(right)] for left, right in pieces)
+    return write_bucket(path, _SCHEMA, (pa.RecordBatch.from_arrays(each, schema=_SCHEMA) for each in arrays))
 
 
 def read_pairs(path: Path, numbers: Iterable[int]) -> Iterator[tuple[Rows, Rows]]:
@@ -111,12 +106,7 @@ def write_window_pairs(path: Path, columns: dict[str, np.ndarray[Any, Any]]) -> 
     """Write pairs of session joins: slot, number of the part and row of each side, first and last time of the session;
     returns the size."""
     table = pa.table({name: pa.array(columns[name], type_) for name, type_ in _WINDOW_PAIRS.items()})
-    with disk_errors(path.name):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with pa.OSFile(str(path), "wb") as file:
-            with pa.ipc.new_file(file, table.schema) as writer:
-                writer.write_table(table)
-            return int(file.tell())
+    return write_bucket(path, table.schema, table.to_batches())
 
 
 def read_window_pairs(path: Path, slot: int) -> pa.Table:

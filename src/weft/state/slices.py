@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weft.kernels.bitset import Words
 from weft.kernels.cells import Cells, Detail
-from weft.state.bucket import bucket_schema, sets_from_arrow, sets_to_arrow, write_bucket
+from weft.state.bucket import bucket_schema, meaning_of_sets, sets_from_arrow, sets_to_arrow, write_bucket
 
 _GROUP, _SETS, _SLICES, _CLASSES, _OF_GROUP, _GROUPS = "group:", "sets", "slices", "classes", "groups", "count"
 _LANE, _DETAIL, _DICTIONARY = "lane:", "detail:", "dictionary:"
 _PARTS = ("cells", "codes", "weights")
-_EPOCH, _WORDS = b"weft.epoch", b"weft.words"
 
 
 def write_slices(path: Path, parts: Iterable[Cells], *, epoch: int, words: int) -> int:
@@ -34,9 +32,9 @@ def write_slices(path: Path, parts: Iterable[Cells], *, epoch: int, words: int) 
 def read_slices(path: Path, parts: Iterable[int]) -> Iterator[tuple[Cells, int]]:
     """Some parts of a file, mapped, with the epoch their query-sets are of."""
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    metadata = reader.schema.metadata
+    epoch, words = meaning_of_sets(reader.schema)
     for part in parts:
-        yield _from_batch(reader.get_batch(part), int(metadata[_WORDS])), int(metadata[_EPOCH])
+        yield _from_batch(reader.get_batch(part), words), epoch
 
 
 def _to_batch(cells: Cells, narrow: Set[str]) -> pa.RecordBatch:
@@ -84,7 +82,7 @@ def _from_batch(batch: pa.RecordBatch, words: int) -> Cells:
     return Cells(
         groups=tuple(lists[f"{_GROUP}{n}"] for n in range(sum(name.startswith(_GROUP) for name in lists))),
         group_count=lists[_GROUPS][0].as_py(),
-        sets=_sets(lists[_SETS], words),
+        sets=sets_from_arrow(lists[_SETS], words),
         slices=_numbers(lists[_SLICES]),
         classes=_numbers(lists[_CLASSES]).astype(np.int64),
         group=_numbers(lists[_OF_GROUP]).astype(np.int64),
@@ -102,7 +100,3 @@ def _values(column: pa.Array) -> pa.Array:
 def _numbers(values: pa.Array) -> np.ndarray[Any, Any]:
     numbers: np.ndarray[Any, Any] = values.to_numpy(zero_copy_only=True)
     return numbers
-
-
-def _sets(values: pa.Array, words: int) -> Words:
-    return sets_from_arrow(values, words)

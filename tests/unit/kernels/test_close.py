@@ -23,6 +23,7 @@ from tests.unit.kernels.cell_cases import (
     finished,
     is_same,
 )
+from weft.kernels.bitset import column_of
 from weft.kernels.cells import LAST, ROWS, concat
 from weft.kernels.close import (
     Closing,
@@ -30,7 +31,6 @@ from weft.kernels.close import (
     SlidingQuery,
     close_sessions,
     closing_windows,
-    has_slot,
     in_closing_order,
     number_sessions,
     one_bit_sets,
@@ -133,7 +133,7 @@ def test_lanes_of_an_argument_are_merged_for_those_who_want_it() -> None:
 
 def test_query_sets_of_single_slots() -> None:
     sets = one_bit_sets((0, 63, 64, 130), 3)
-    assert [[bool(flag) for flag in has_slot(sets, slot)] for slot in (0, 64, 1)] == [
+    assert [[bool(flag) for flag in column_of(sets, slot)] for slot in (0, 64, 1)] == [
         [True, False, False, False],
         [False, False, True, False],
         [False] * 4,
@@ -216,7 +216,7 @@ def test_sessions_that_end(
     keys = cells.groups[0].to_pylist()
     for at in range(len(cells)):
         first, last, group = cells.slices[at], cells.lanes[LAST][at], keys[cells.group[at]]
-        slots = [slot for slot in (0, 1) if has_slot(cells.sets, slot)[cells.classes[at]]]
+        slots = [slot for slot in (0, 1) if column_of(cells.sets, slot)[cells.classes[at]]]
         times = range(first, last + 1)
         assert closed.open[at] == any((slot, group, time) in open_cells for slot in slots for time in times)
 

