@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.property.harness import CoreHarness
 from tests.unit.engine.sample import data_files, open_core, rows, stream
 from tests.unit.kernels.cell_cases import TYPES, array, canonical
+from weft.errors import QueryFailed
 from weft.plan.types import DataType
 from weft.runtime.read import chunks_of, plan_reading, read_chunk
 from weft.state import compaction
@@ -284,6 +285,18 @@ def test_open_windows_survive_a_restart_and_ended_ones_stay_ended(harness: CoreH
     harness.batch({"a": [rows((50, 1, 1))]})
     assert groups(harness, "q") == [(1, 1, 0, 10), (1, 2, 10, 20), (2, 1, 10, 20)]
     assert groups(harness, "s") == [(1, 3, 3, 25), (2, 1, 12, 22)]
+
+
+def test_a_sum_that_does_not_fit_is_the_fault_of_its_query_alone(tmp_path: Path) -> None:
+    ddl = "ts timestamp, k bigint, j bigint, x int, s string"
+    harness = open_core(tmp_path / "state", streams=[stream("a", ddl=ddl)])
+    harness.create("SELECT SUM(k) FROM a [TUMBLE 10 SECONDS]", "narrow")
+    harness.create("SELECT COUNT(*), SUM(CAST(k AS DECIMAL(20, 0))) FROM a [TUMBLE 10 SECONDS]", "wide")
+    harness.batch({"a": [rows((1, 2**63 - 1, 1), (2, 1, 1), (20, 1, 1))]})
+    with pytest.raises(QueryFailed, match=r"a sum does not fit its type") as failed:
+        groups(harness, "narrow")
+    assert "DECIMAL" in failed.value.hint
+    assert groups(harness, "wide") == [(2, 2**63, 0, 10)]
 
 
 def test_files_go_when_their_windows_have_ended(harness: CoreHarness) -> None:

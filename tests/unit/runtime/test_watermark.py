@@ -64,3 +64,23 @@ def test_windows_of_a_join_do_not_wait_for_an_idle_stream(tmp_path: Path, monkey
     harness.batch({"b": [rows((4, 1, 1), (22, 1, 1))]})
     harness.batch({"a": [rows((40, 1, 1))], "b": [rows((40, 1, 1))]})
     assert groups(harness, "q") == [(2, 0, 5), (2, 20, 25)]
+
+
+def test_a_session_is_reported_once_though_an_idle_stream_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("weft.engine.idle.time.monotonic", lambda: clock[0])
+    streams = [replace(stream(name), idle_timeout=timedelta(seconds=60)) for name in "ab"]
+    harness = open_core(tmp_path / "state", streams=streams)
+    harness.create(
+        "SELECT p.k, COUNT(*) FROM a [SESSION 3 SECONDS] p JOIN b [SESSION 3 SECONDS] q ON p.k = q.k GROUP BY p.k", "q"
+    )
+    harness.batch({"a": [rows((1, 1, 1), (20, 2, 1))], "b": [rows((1, 1, 1))]})
+    clock[0] += 61
+    harness.batch({"a": [rows((21, 2, 1))]})
+    assert groups(harness, "q") == [(1, 1, 1, 4)], "b is idle: the session has ended without it"
+    # These would have made the ended session longer: they are late for it.
+    harness.batch({"b": [rows(*((second, 1, 1) for second in range(2, 29, 2)))]})
+    harness.batch({"a": [rows((60, 3, 1))], "b": [rows((60, 3, 1))]})
+    assert groups(harness, "q") == [(1, 1, 1, 4)]
