@@ -9,11 +9,11 @@ answer with a proven bound.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from weft.optimize.highs import Limits, NoAnswer, Relaxation, gap_of, relax, solve
+from weft.optimize.highs import Limits, NoAnswer, Relaxation, bound_each, gap_of, relax, solve
 from weft.optimize.lattice import Lattice
 from weft.optimize.probe_floor import Shape, shape_of
 from weft.optimize.probe_model import ProbeModel, build_model, reachable
@@ -33,7 +33,7 @@ _LARGE_QUERY = 4
 """Relations from which the relaxation of a single query can be far from its cost."""
 _WIDE, _SMALL_GAP = 2.0, 0.005
 """A gap is wide if it is so many times what was asked for, or than this."""
-_FLOOR_SHARE = 0.5
+_FLOOR_SHARE = 0.7
 """Of the time that is left, to find what queries cost alone."""
 
 
@@ -53,13 +53,15 @@ class _Search:
     groups: tuple[tuple[int, ...], ...]
     limits: Limits
     best: Routing
-    known: dict[Shape, float]
-    """Costs alone of the shapes of queries met so far, or lower bounds of them."""
     bound: float = 0.0
 
     @property
     def targets(self) -> tuple[int, ...]:
         return tuple(node for group in self.groups for node in group)
+
+    @property
+    def has_large(self) -> bool:
+        return any(len(group) >= _LARGE_QUERY for group in self.groups)
 
     def gap(self) -> float:
         return gap_of(self.best.cost(), self.bound)
@@ -79,25 +81,39 @@ def solve_paths(
     lattice: Lattice, groups: Sequence[tuple[int, ...]], limits: Limits, *, first: Routing | None = None
 ) -> Routed:
     """The cheapest paths to all nodes of all groups (one group per query) within the limits, from a known answer."""
-    whole = Routing(lattice)
-    bound = 0.0
+    searches = [_begin(lattice, part, limits, first) for part in independent_parts(lattice, groups)]
+    limits = _in_turn(searches, limits, lambda search: _follow_relaxation(search, {}))
+    floors: Mapping[Shape, float] = {}
+    if len(groups) > 1:  # a query that is alone anyway is searched below
+        floors, time = _costs_alone([search for search in searches if _should_learn(search)], limits)
+        limits = replace(limits, time=max(timedelta(0), limits.time - time))
+    _in_turn([search for search in searches if not search.done()], limits, lambda search: _search(search, floors))
     paths: dict[int, tuple[int, ...]] = {}
     copies: dict[int, int] = {}
-    known: dict[Shape, float] = {}
-    parts = independent_parts(lattice, groups)
-    for at, part in enumerate(parts):
-        share = limits.time * len(part) / sum(map(len, parts[at:]))  # what is not used goes to the larger ones after it
-        targets = [node for group in part for node in group]
-        search = _Search(lattice, part, replace(limits, time=share), route(lattice, targets), known)
-        if first is not None:
-            search.offer(_restricted(first, targets))
-        _solve_part(search)
-        limits = replace(limits, time=max(timedelta(0), limits.time - share + search.limits.time))
+    for search in searches:
         paths |= search.best.paths
         copies |= search.best.edge_copy
-        bound += min(search.bound, search.best.cost())
+    whole = Routing(lattice)
     whole.resume(paths, copies, [node for group in groups for node in group])
-    return Routed(whole, bound)
+    return Routed(whole, sum(min(search.bound, search.best.cost()) for search in searches))
+
+
+def _begin(lattice: Lattice, part: tuple[tuple[int, ...], ...], limits: Limits, first: Routing | None) -> _Search:
+    targets = [node for group in part for node in group]
+    search = _Search(lattice, part, limits, route(lattice, targets))
+    if first is not None:
+        search.offer(_restricted(first, targets))
+    return search
+
+
+def _in_turn(searches: Sequence[_Search], limits: Limits, step: Callable[[_Search], object]) -> Limits:
+    """Take a step in each, smaller ones first, within its share of the time: what one leaves is for those after it."""
+    for at, search in enumerate(searches):
+        share = limits.time * len(search.groups) / sum(len(each.groups) for each in searches[at:])
+        search.limits = replace(limits, time=share)
+        step(search)
+        limits = replace(limits, time=max(timedelta(0), limits.time - share + search.limits.time))
+    return limits
 
 
 def _restricted(routing: Routing, targets: Sequence[int]) -> Routing:
@@ -117,60 +133,57 @@ def _restricted(routing: Routing, targets: Sequence[int]) -> Routing:
     return part
 
 
-def _solve_part(search: _Search) -> None:
-    """Cheap steps first; each ends the search if the gap is small enough."""
-    model = build_model(search.lattice, search.targets, most=search.best.cost(), floors=_floors(search))
-    has_answer = _relax(search, model)
-    if has_answer and not search.done() and _should_learn(search):
-        _learn_floors(search)
-        model = build_model(search.lattice, search.targets, most=search.best.cost(), floors=_floors(search))
-        has_answer = _relax(search, model)
-    if has_answer and not search.done():
-        _solve_all(search, model)
-
-
-def _should_learn(search: _Search) -> bool:
-    """Whether costs alone are worth finding: of several large queries that share so little that the gap is wide."""
-    large = any(len(group) >= _LARGE_QUERY for group in search.groups)
-    return large and len(search.groups) > 1 and search.gap() > _WIDE * max(search.limits.gap, _SMALL_GAP)
-
-
-def _relax(search: _Search, model: ProbeModel) -> bool:
-    """Bound the cost by the relaxation and follow it, for several large queries by a search among what it uses.
-
-    Without an answer the best is made of what there is.
-    """
+def _follow_relaxation(search: _Search, floors: Mapping[Shape, float]) -> tuple[ProbeModel, Relaxation] | None:
+    """Bound the cost by the relaxation and follow it; without one the best is made of what there is."""
+    known = [(group, floor) for group in search.groups if (floor := floors.get(_shape(search.lattice, group)))]
+    model = build_model(search.lattice, search.targets, most=search.best.cost(), floors=known)
     relaxed = relax(model.model, search.limits)
     search.spend(relaxed.time)
     if isinstance(relaxed, NoAnswer):
         search.bound = max(search.bound, least_cost(search.lattice, search.targets))
         improve(search.best, search.groups, rounds=3)
-        return False
+        return None
     search.bound = max(search.bound, relaxed.cost / model.scale)
+    before = search.best
     search.offer(route(search.lattice, search.targets, model.guide(relaxed.values, least=_TRUST)))
-    if not search.done() and any(len(group) >= _LARGE_QUERY for group in search.groups):
+    if not search.done() and search.has_large and (search.best is not before or not floors):
         improve(search.best, search.groups, rounds=3)
-        if len(search.groups) > 1 and not search.done():
-            _solve_support(search, model, relaxed)
-    return True
+    return model, relaxed
 
 
-def _floors(search: _Search) -> list[tuple[tuple[int, ...], float]]:
-    shapes = [(group, _shape(search.lattice, group)) for group in search.groups]
-    return [(group, search.known[shape]) for group, shape in shapes if shape in search.known]
+def _search(search: _Search, floors: Mapping[Shape, float]) -> None:
+    """The relaxation with what is known of queries alone, a search among what it uses, a search of everything."""
+    followed = _follow_relaxation(search, floors)
+    if followed is None:
+        return
+    model, relaxed = followed
+    if search.has_large and len(search.groups) > 1 and not search.done():
+        _solve_support(search, model, relaxed)
+    if not search.done():
+        _solve_all(search, model)
 
 
-def _learn_floors(search: _Search) -> None:
-    """Work out what queries of shapes not met before cost alone."""
-    wanted = {_shape(search.lattice, group): group for group in search.groups if len(group) >= _LARGE_QUERY}
-    new = {shape: group for shape, group in wanted.items() if shape not in search.known}
-    budget = search.limits.time * _FLOOR_SHARE
-    for shape, group in new.items():
-        limits = replace(search.limits, time=budget / len(new), gap=search.limits.gap / 2)
-        alone = _Search(search.lattice, (group,), limits, route(search.lattice, group), search.known)
-        _solve_part(alone)
-        search.spend(limits.time - alone.limits.time)
-        search.known[shape] = alone.bound
+def _should_learn(search: _Search) -> bool:
+    """Whether costs alone are worth finding: of several large queries that share so little that the gap is wide."""
+    return search.has_large and search.gap() > _WIDE * max(search.limits.gap, _SMALL_GAP)
+
+
+def _costs_alone(searches: Sequence[_Search], limits: Limits) -> tuple[dict[Shape, float], timedelta]:
+    """What the large queries cost alone at least, each shape worked out once; and the time that took."""
+    found: dict[Shape, tuple[ProbeModel, Routing]] = {}
+    for search in searches:
+        for group in search.groups:
+            shape = _shape(search.lattice, group)
+            if len(group) >= _LARGE_QUERY and shape not in found:
+                best = _restricted(search.best, group)
+                found[shape] = build_model(search.lattice, group, most=best.cost()), best
+    limits = replace(limits, time=limits.time * _FLOOR_SHARE, gap=limits.gap / 2)
+    bounds, time = bound_each([(model.stores_first(), model.encode(best)) for model, best in found.values()], limits)
+    return {
+        shape: bound / model.scale
+        for (shape, (model, _)), bound in zip(found.items(), bounds, strict=True)
+        if bound > 0
+    }, time  # fmt: skip
 
 
 def _shape(lattice: Lattice, group: tuple[int, ...]) -> Shape:
@@ -196,8 +209,7 @@ def _solve_support(search: _Search, model: ProbeModel, relaxed: Relaxation) -> N
 
 def _solve_all(search: _Search, model: ProbeModel) -> None:
     """For large queries stores first; then, if paths came out fractional, everything."""
-    large = any(len(group) >= _LARGE_QUERY for group in search.groups)
-    for program in (model.stores_first(), model.model) if large else (model.model,):
+    for program in (model.stores_first(), model.model) if search.has_large else (model.model,):
         if search.done():
             break
         outcome = solve(program, search.limits, first=model.encode(search.best))
@@ -207,9 +219,6 @@ def _solve_all(search: _Search, model: ProbeModel) -> None:
             found = route(search.lattice, search.targets, model.guide(outcome.values, least=_TRUST))
             search.offer(route(search.lattice, search.targets, model.guide(outcome.values)))
             search.offer(found)
-    if len(search.groups) == 1:
-        shape = _shape(search.lattice, search.groups[0])
-        search.known[shape] = max(search.bound, search.known.get(shape, 0.0))
 
 
 def independent_parts(
