@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 SECONDS ?= 600
+INSTANCES ?= 3000
 ARGS ?=
 
 # Tests and tools run from the root, so that tests can import their helpers as `tests.*`.
@@ -13,7 +14,7 @@ UNITTESTS := $(wildcard tests/unit tests/golden tests/meta)
 ALL_CORES := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests all-tests golden-update fuzz bench-quick bench-deployment \
+.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests all-tests golden-update fuzz fuzz-optimizers bench-quick bench-deployment \
 	bench-join-aggregate bench-churn bench-optimizer bench-partitioning clean
 
 help:  ## list the targets
@@ -78,6 +79,9 @@ golden-update: setup  ## rewrite the expected plans in tests/golden; read what c
 
 fuzz: setup  ## the property tests for as long as you like: make fuzz SECONDS=600
 	$(BIN)/python -m tests.property.fuzz --seconds $(SECONDS)
+
+fuzz-optimizers: setup  ## the optimizers against brute force on thousands of instances: make fuzz-optimizers INSTANCES=3000
+	WEFT_OPTIMIZER_INSTANCES=$(INSTANCES) $(PYTEST) $(ALL_CORES) tests/property/test_optimizers.py tests/unit/optimize/test_partition_exact.py
 
 bench-quick: setup  ## weft against plain Structured Streaming (ARGS=...)
 	$(BIN)/python -m weft.bench.quick $(ARGS)
