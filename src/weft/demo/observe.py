@@ -13,7 +13,8 @@ from weft.demo.ledger import Ledger
 from weft.demo.peek import batches_from, plan_and_watermarks
 from weft.demo.workload import DemoQuery
 from weft.engine import Engine, Query
-from weft.plan.shared import SharedPlan, Store, key_text
+from weft.plan.key import key_text
+from weft.plan.shared import SharedPlan, Store
 from weft.state.journal import Manifest
 
 _RECENT = 5

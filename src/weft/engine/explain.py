@@ -8,8 +8,9 @@ from weft.optimize.slices import slice_sides
 from weft.optimize.weave import is_swapped, sides_of
 from weft.plan.changelog import LiveQuery, QueryRecord, Slots
 from weft.plan.expression import to_sql
+from weft.plan.key import key_text
 from weft.plan.query import BoundQuery, Relation
-from weft.plan.shared import SessionJoin, SharedJoin, SharedPlan, SliceStore, Store, join_id, key_text, session_id
+from weft.plan.shared import SessionJoin, SharedJoin, SharedPlan, SliceStore, Store, join_id, session_id
 from weft.plan.window import window_text
 
 _MANY = 8

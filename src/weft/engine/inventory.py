@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.optimize.weave import places_of
 from weft.plan.changelog import LiveQuery, QueryId, Slots
-from weft.plan.shared import StoreId
+from weft.plan.key import StoreId
 from weft.plan.stream import Stream
 from weft.plan.window import to_micros
 from weft.state.bucket import Bucket

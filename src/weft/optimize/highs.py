@@ -9,8 +9,6 @@ but the model and the limits, unless the time was up.
 from __future__ import annotations
 
 import math
-import os
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -34,6 +32,8 @@ class Limits:
     time: timedelta = timedelta(seconds=10)
     gap: float = 0.0
     seed: int = 1
+    threads: int = 2
+    """How many programs that do not depend on each other are solved at the same time."""
 
     def __post_init__(self) -> None:
         if self.time < timedelta(0) or not self.gap >= 0:
@@ -166,17 +166,22 @@ def solve(model: Model, limits: Limits, *, first: Sequence[float] | None = None,
 def bound_each(models: Sequence[tuple[Model, Sequence[float]]], limits: Limits) -> tuple[tuple[float, ...], timedelta]:
     """For each model, from an answer of it that is known, a cost that no answer is below; and the time for all.
 
-    Models are independent, so they are solved at the same time, one per core; all end within the limits.
+    Models are independent, so they are solved at the same time, some on each thread; all end within the limits.
     """
-    began = time.monotonic()
+    cores = limits.threads
 
-    def bound(model: Model, first: Sequence[float]) -> float:
-        left = limits.time - timedelta(seconds=time.monotonic() - began)
-        return solve(model, replace(limits, time=max(timedelta(0), left)), first=first).bound
+    def work(core: int) -> tuple[list[float], timedelta]:
+        left, bounds = limits.time, list[float]()
+        for model, first in models[core::cores]:
+            outcome = solve(model, replace(limits, time=left), first=first)
+            left = max(timedelta(0), left - outcome.time)
+            bounds.append(outcome.bound)
+        return bounds, limits.time - left
 
-    with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:  # HiGHS lets other threads run
-        bounds = tuple(pool.map(lambda each: bound(*each), models))
-    return bounds, timedelta(seconds=time.monotonic() - began)
+    with ThreadPoolExecutor(max_workers=cores) as pool:  # HiGHS lets other threads run
+        done = list(pool.map(work, range(cores)))
+    bounds = tuple(done[at % cores][0][at // cores] for at in range(len(models)))
+    return bounds, max(time for _, time in done)
 
 
 def relax(model: Model, limits: Limits) -> Relaxation | NoAnswer:

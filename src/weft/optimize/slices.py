@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from weft.plan.aggregate import Function
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of
 from weft.plan.expression import Expression, columns_of, to_sql
+from weft.plan.key import StoreId
 from weft.plan.query import BoundQuery
-from weft.plan.shared import SharedAggregate, SliceFamily, SliceSide, SliceStore, StoreId
+from weft.plan.shared import SharedAggregate, SliceFamily, SliceSide, SliceStore
 from weft.plan.window import to_micros
 
 SMALLEST_FAMILY = 3

@@ -10,22 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from weft.optimize.probed import condition_columns, indexes_of
 from weft.optimize.slices import slice_sides, weave_slices
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of, words_for
 from weft.plan.expression import Column, to_sql
+from weft.plan.key import Index, Key, StoreId, is_exact, key_text
+from weft.plan.probes import NO_PROBES, TIME_ROUTE, Input, ProbeForest, inputs_of
 from weft.plan.query import BoundQuery, KeyPair
-from weft.plan.shared import (
-    Index,
-    Key,
-    SessionJoin,
-    SharedJoin,
-    SharedPlan,
-    Store,
-    StoreId,
-    is_exact,
-    key_text,
-    store_id,
-)
+from weft.plan.shared import SessionJoin, SharedJoin, SharedPlan, Store, store_id
 from weft.plan.stream import Stream
 
 
@@ -58,12 +50,14 @@ def routes_of(live: Iterable[LiveQuery]) -> set[Equality]:
     return {
         _equality(each.query, each.query.keys[each.record.route[0]])
         for each in live
-        if len(each.record.route) == 1 and each.query.aggregation is None
+        if len(each.record.route) == 1 and each.query.aggregation is None and not each.query.is_probed
     }
 
 
 def choose_route(query: BoundQuery, routes: Set[Equality]) -> tuple[int, ...]:
     """Positions of the keys a new query's rows are partitioned by: one that is a route already, else all."""
+    if query.is_probed:
+        return ()
     shared = (at for at, pair in enumerate(query.keys) if _equality(query, pair) in routes)
     first = next(shared, None)
     return tuple(range(len(query.keys))) if first is None else (first,)
@@ -71,6 +65,8 @@ def choose_route(query: BoundQuery, routes: Set[Equality]) -> tuple[int, ...]:
 
 def sides_of(query: BoundQuery, route: tuple[int, ...]) -> tuple[Side, ...]:
     """Where each relation of a query is stored, in the order of its relations."""
+    if query.is_probed:
+        return tuple(Side(relation.stream, relation.role, TIME_ROUTE, None) for relation in query.relations)
     if not query.is_join:
         relation = query.relations[0]
         return (Side(relation.stream, relation.role, (), None),)
@@ -90,13 +86,21 @@ def places_of(live: LiveQuery) -> tuple[StoreId, ...]:
     return tuple(side.store for side in sides_of(live.query, live.record.route))
 
 
+def probed_stores(queries: Iterable[LiveQuery]) -> dict[Input, StoreId]:
+    """The stores of all inputs that probe trees visit."""
+    inputs = {each for live in queries if live.query.is_probed for each in inputs_of(live.query)}
+    return {each: store_id(each.stream, each.role, TIME_ROUTE) for each in sorted(inputs)}
+
+
 def is_swapped(sides: tuple[Side, ...]) -> bool:
     """Whether the shared join has relation 1 of the query on its left."""
     return len(sides) > 1 and sides[0].order > sides[1].order
 
 
-def weave(queries: Sequence[LiveQuery], streams: Mapping[str, Stream]) -> SharedPlan:
-    """The shared plan of these queries."""
+def weave(
+    queries: Sequence[LiveQuery], streams: Mapping[str, Stream], *, probes: ProbeForest = NO_PROBES
+) -> SharedPlan:
+    """The shared plan of these queries; `probes` are the probe trees of those that need them."""
     stores: dict[StoreId, _StoreDraft] = {}
     joins: dict[tuple[Side, Side], Slots] = defaultdict(lambda: NO_SLOTS)
     sessions: dict[tuple[Side, Side], Slots] = defaultdict(lambda: NO_SLOTS)
@@ -104,10 +108,12 @@ def weave(queries: Sequence[LiveQuery], streams: Mapping[str, Stream]) -> Shared
         if live.query.aggregation is not None:
             continue
         sides = sides_of(live.query, live.record.route)
-        for relation, side in zip(live.query.relations, sides, strict=True):
+        for number, (relation, side) in enumerate(zip(live.query.relations, sides, strict=True)):
             draft = stores.setdefault(side.store, _StoreDraft(side))
             draft.add(live.slot, side.index, relation.columns)
-        if len(sides) > 1:
+            if live.query.is_probed:
+                draft.add_probed(live.query, number)
+        if len(sides) > 1 and not live.query.is_probed:
             edge = (sides[1], sides[0]) if is_swapped(sides) else (sides[0], sides[1])
             kind = joins if live.query.session is None else sessions
             kind[edge] = Slots(kind[edge] | 1 << live.slot)
@@ -120,6 +126,7 @@ def weave(queries: Sequence[LiveQuery], streams: Mapping[str, Stream]) -> Shared
         session_joins=tuple(_session(edge, slots) for edge, slots in sorted(sessions.items(), key=_edge_order)),
         slice_stores=slice_stores,
         aggregates=aggregates,
+        probes=probes,
     )
 
 
@@ -136,9 +143,17 @@ class _StoreDraft:
         self.slots = Slots(self.slots | 1 << slot)
         self.columns.update(columns)
         if index is not None:
-            self.indexes[key_text(index.key)] = index
-            if not index.exact:
-                self.columns.update(part.name for part in index.key if isinstance(part, Column))
+            self._index(index)
+
+    def add_probed(self, query: BoundQuery, relation: int) -> None:
+        self.columns.update(condition_columns(query, relation))
+        for index in indexes_of(query, relation).values():
+            self._index(index)
+
+    def _index(self, index: Index) -> None:
+        self.indexes[key_text(index.key)] = index
+        if not index.exact:
+            self.columns.update(part.name for part in index.key if isinstance(part, Column))
 
     def build(self, streams: Mapping[str, Stream]) -> Store:
         return Store(

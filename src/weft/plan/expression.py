@@ -7,8 +7,8 @@ coercions: the arguments of a comparison or arithmetic call have one type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import assert_never
@@ -83,6 +83,21 @@ def columns_of(expression: Expression) -> frozenset[str]:
             return frozenset[str]().union(*(columns_of(arg) for arg in args))
         case Opaque(columns=columns):
             return frozenset(columns)
+        case _:
+            assert_never(expression)
+
+
+def rename_columns(expression: Expression, name: Callable[[str], str]) -> Expression:
+    """The same expression over columns of other names; an `Opaque`, being text, cannot be renamed."""
+    match expression:
+        case Column():
+            return replace(expression, name=name(expression.name))
+        case Call(args=args):
+            return replace(expression, args=tuple(rename_columns(arg, name) for arg in args))
+        case Literal():
+            return expression
+        case Opaque():
+            raise ValueError("columns of an opaque expression cannot be renamed")
         case _:
             assert_never(expression)
 

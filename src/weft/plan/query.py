@@ -111,3 +111,22 @@ class BoundQuery:
     def needs_theta(self) -> bool:
         """Whether relations are joined by anything but equalities."""
         return bool(self.conditions)
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether probe trees find its combinations; joins of two relations by equalities alone have a faster way."""
+        return self.is_multiway or self.needs_theta
+
+    def limits(self) -> tuple[tuple[int, int, TimeBounds], ...]:
+        """Limits of ti − tj for every i < j, however many relations there are."""
+        if self.is_multiway:
+            return self.pair_bounds
+        return ((0, 1, self.bounds),) if self.is_join else ()
+
+    def reach_back(self, relation: int, other: int) -> int | None:
+        """How much older than a new tuple of `other` a tuple of `relation` can be, in microseconds; None is any."""
+        first, second = sorted((relation, other))
+        bounds = next((limits for i, j, limits in self.limits() if (i, j) == (first, second)), EVERYTHING)
+        if relation == first:
+            return None if bounds.low is None else -bounds.low
+        return bounds.high

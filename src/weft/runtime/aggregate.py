@@ -27,7 +27,7 @@ from weft.kernels.close import (
 from weft.kernels.pair_cells import PairPlan, Side, Windows, link_groups, pair_cells
 from weft.kernels.words import Flags, Longs
 from weft.plan.expression import to_sql
-from weft.plan.shared import StoreId
+from weft.plan.key import StoreId
 from weft.runtime.slice_state import load_cells
 from weft.runtime.task import AggregateClose, BatchTask, Program
 from weft.runtime.watermark import advance, closed_until

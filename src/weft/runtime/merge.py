@@ -13,7 +13,8 @@ from weft.kernels.bitset import from_words, resized, to_words
 from weft.kernels.hash_space import hash_range
 from weft.kernels.order import sort_order
 from weft.plan.changelog import Slots
-from weft.plan.shared import Index, Store, key_text
+from weft.plan.key import Index, key_text
+from weft.plan.shared import Store
 from weft.runtime.slice_state import merge_slices
 from weft.runtime.tag import order_index
 from weft.runtime.task import BatchTask, Program

@@ -10,7 +10,8 @@ import pyarrow as pa
 from weft.kernels.hash_space import hash_range
 from weft.kernels.join import Side
 from weft.plan.changelog import Slots
-from weft.plan.shared import IndexId, Store, key_text
+from weft.plan.key import IndexId, key_text
+from weft.plan.shared import Store
 from weft.runtime.task import BatchTask, Program
 from weft.state.bucket import HASH, Bucket, Part, PartView, index_hash, index_rows, open_parts
 

@@ -17,7 +17,7 @@ from weft.kernels.bitset import to_words
 from weft.kernels.join import join_pairs
 from weft.kernels.keys import equal_rows
 from weft.plan.changelog import Slots
-from weft.plan.shared import StoreId
+from weft.plan.key import StoreId
 from weft.runtime.aggregate import close_windows, window_limits
 from weft.runtime.merge import merge_buckets
 from weft.runtime.partition import PartitionRange, key_values, meaning_of

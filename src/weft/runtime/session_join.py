@@ -15,7 +15,7 @@ from weft.kernels.cells import group_rows
 from weft.kernels.close import SessionQuery, ended_sessions, join_sessions
 from weft.kernels.pair_cells import equal_pairs
 from weft.plan.changelog import Slots
-from weft.plan.shared import IndexId, StoreId
+from weft.plan.key import IndexId, StoreId
 from weft.runtime.aggregate import Limits
 from weft.runtime.partition import PartitionRange, key_values, meaning_of
 from weft.runtime.task import BatchTask, Program, SessionClose

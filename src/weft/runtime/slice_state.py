@@ -14,7 +14,8 @@ from weft.kernels.cells import LAST, Cells, compact, concat, only_groups, reduce
 from weft.kernels.close import number_sessions
 from weft.kernels.hash_space import hash_range
 from weft.plan.changelog import Slots
-from weft.plan.shared import SliceSide, StoreId
+from weft.plan.key import StoreId
+from weft.plan.shared import SliceSide
 from weft.runtime.tag_slices import route_hashes, write_cells
 from weft.runtime.task import BatchTask, Program
 from weft.state.bucket import Bucket

@@ -19,7 +19,8 @@ from weft.kernels.hash_space import hash_range
 from weft.kernels.order import sort_order
 from weft.plan.changelog import NO_SLOTS, Slots
 from weft.plan.expression import Column, Expression
-from weft.plan.shared import Index, Store, key_column, key_text
+from weft.plan.key import Index, key_column, key_text
+from weft.plan.shared import Store
 from weft.runtime.tag_slices import fill_slices
 from weft.runtime.tagged import Keys, Tagged, TagReport, rows_by_part, without_failing
 from weft.runtime.task import BatchTask, Program, RoleTag, StreamTag

@@ -15,8 +15,9 @@ from weft.optimize.weave import is_swapped, sides_of
 from weft.plan.aggregate import Function
 from weft.plan.changelog import LiveQuery, Slots, slots_of
 from weft.plan.expression import Expression, Opaque, columns_of, guard_opaque, to_sql
+from weft.plan.key import StoreId
 from weft.plan.query import BoundQuery
-from weft.plan.shared import SessionJoin, SharedAggregate, SharedJoin, SharedPlan, SliceStore, Store, StoreId
+from weft.plan.shared import SessionJoin, SharedAggregate, SharedJoin, SharedPlan, SliceStore, Store
 from weft.plan.stream import Stream
 from weft.plan.window import TimeBounds, to_micros
 from weft.state.bucket import Bucket
@@ -197,7 +198,8 @@ def _key_guards(stream: Stream, plan: SharedPlan) -> dict[str, tuple[tuple[int, 
 
 def computed_parts(query: BoundQuery, relation: int) -> list[Expression]:
     """What a query computes of a relation's rows beside its predicate: join keys, group keys, arguments."""
-    parts = [pair.right if relation else pair.left for pair in query.keys]
+    parts = [pair.left for pair in query.keys if pair.left_relation == relation]
+    parts += [pair.right for pair in query.keys if pair.right_relation == relation]
     if query.aggregation is not None:
         parts += [key.expression for key in query.aggregation.keys if key.relation == relation]
         arguments = (call.arguments[relation] for call in query.aggregation.calls)

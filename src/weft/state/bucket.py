@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft.plan.changelog import Slots
-from weft.plan.shared import IndexId, StoreId
+from weft.plan.key import IndexId, StoreId
 from weft.state.directory import disk_errors
 
 HASH = "weft#h"

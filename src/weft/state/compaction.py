@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from math import log
 
-from weft.plan.shared import StoreId
+from weft.plan.key import StoreId
 from weft.state.bucket import Bucket
 
 FAN_IN = 8

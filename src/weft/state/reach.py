@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from weft.plan.changelog import LiveQuery, QueryId, Slots
+from weft.plan.key import StoreId
 from weft.plan.query import BoundQuery
-from weft.plan.shared import StoreId
 from weft.plan.window import to_micros
 from weft.state.bucket import Bucket
 
@@ -23,8 +23,8 @@ def horizons(
 ) -> Horizons:
     """How far back each live query reaches in each of its stores.
 
-    `stores` gives the stores of a query's relations by query id. A stored tuple of relation 1 is met by future
-    tuples of relation 0, which are not older than that stream's watermark; and the other way round. An aggregation
+    `stores` gives the stores of a query's relations by query id. A stored tuple of a relation is met by future tuples
+    of the others, which are not older than their streams' watermarks. An aggregation
     reaches back to the windows that have not ended: `closed` says up to where they are, by streams; None stands for
     time zero, to see how long reaches are. Sessions can go on for ever; which do is known only to those who look
     (`Manifest.open`).
@@ -35,16 +35,22 @@ def horizons(
             for store in stores[live.record.id]:
                 found[store][_windows_reach(live.query, closed)] |= 1 << live.slot
             continue
-        if not live.query.is_join:
-            continue
-        first, second = live.query.relations
-        bounds = live.query.bounds
-        back = (None if bounds.low is None else -bounds.low, bounds.high)
-        for store, reach, other in zip(stores[live.record.id], back, (second.stream, first.stream), strict=True):
-            newest_late = watermarks.get(other)
-            oldest = None if reach is None or newest_late is None else newest_late - reach
-            found[store][oldest] |= 1 << live.slot
+        if len(live.query.relations) > 1:
+            for number, store in enumerate(stores[live.record.id]):
+                found[store][_oldest_met(live.query, number, watermarks)] |= 1 << live.slot
     return {store: [(oldest, Slots(mask)) for oldest, mask in rows.items()] for store, rows in found.items()}
+
+
+def _oldest_met(query: BoundQuery, relation: int, watermarks: Mapping[str, int]) -> int | None:
+    """How old a tuple of a relation can be and still meet a future one of some other relation."""
+    oldest = []
+    for other, each in enumerate(query.relations):
+        if other != relation:
+            reach, newest_late = query.reach_back(relation, other), watermarks.get(each.stream)
+            if reach is None or newest_late is None:
+                return None
+            oldest.append(newest_late - reach)
+    return min(oldest)
 
 
 _NOTHING = 2**62

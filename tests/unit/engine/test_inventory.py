@@ -13,7 +13,7 @@ from tests.unit.engine.sample import JOIN, STREAMS, data_files, live, open_core,
 from weft.engine.inventory import Inventory
 from weft.optimize.weave import places_of, sides_of
 from weft.plan.changelog import Slots
-from weft.plan.shared import StoreId
+from weft.plan.key import StoreId
 from weft.state.bucket import Bucket, Part
 from weft.state.directory import Directory
 from weft.state.journal import Manifest

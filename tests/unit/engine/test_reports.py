@@ -11,7 +11,7 @@ from tests.unit.engine.sample import JOIN, STREAMS, live
 from weft.engine.reports import gather
 from weft.optimize.weave import sides_of, weave
 from weft.plan.changelog import LiveQuery, Slots
-from weft.plan.shared import StoreId
+from weft.plan.key import StoreId
 from weft.runtime.task import Program, compile_program
 from weft.state.bucket import Bucket, Part
 from weft.state.journal import StreamTotals

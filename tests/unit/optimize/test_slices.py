@@ -8,7 +8,8 @@ from tests.unit.engine.sample import live
 from weft.optimize.slices import SMALLEST_FAMILY, slice_sides, weave_slices
 from weft.plan.changelog import LiveQuery
 from weft.plan.expression import to_sql
-from weft.plan.shared import SliceStore, key_text
+from weft.plan.key import key_text
+from weft.plan.shared import SliceStore
 
 SECOND = 1_000_000
 ON = "FROM a [TUMBLE 5 SECONDS] p JOIN b [TUMBLE 5 SECONDS] q ON p.k = q.k"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.engine.sample import STREAMS, WINDOW, live
 from weft.optimize.weave import choose_route, is_swapped, routes_of, sides_of, weave
 from weft.plan.changelog import LiveQuery
-from weft.plan.shared import join_id, key_text
+from weft.plan.key import key_text
+from weft.plan.shared import join_id
 from weft.sql import bind
 
 ON_K = f"SELECT p.x FROM a {WINDOW} p JOIN b {WINDOW} q ON p.k = q.k"

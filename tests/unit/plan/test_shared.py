@@ -8,18 +8,8 @@ from hypothesis import strategies as st
 
 from weft.plan.changelog import Slots
 from weft.plan.expression import Call, Column, Literal
-from weft.plan.shared import (
-    Index,
-    SharedJoin,
-    SharedPlan,
-    Store,
-    content_id,
-    is_exact,
-    join_id,
-    key_column,
-    key_text,
-    store_id,
-)
+from weft.plan.key import Index, content_id, is_exact, key_column, key_text
+from weft.plan.shared import SharedJoin, SharedPlan, Store, join_id, store_id
 from weft.plan.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, DataType, Kind
 
 K, J = Column("k", BIGINT), Column("j", BIGINT)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from weft.errors import DiskFull
 from weft.plan.changelog import NO_SLOTS, Slots
-from weft.plan.shared import StoreId
+from weft.plan.key import StoreId
 from weft.state.bucket import (
     LAST_HASH,
     SETS,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.plan.changelog import Slots
-from weft.plan.shared import StoreId
+from weft.plan.key import StoreId
 from weft.state.bucket import Bucket, Part
 from weft.state.compaction import FAN_IN, choose_merges
 

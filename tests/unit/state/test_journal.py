@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from weft.errors import StateCorrupt
 from weft.plan.changelog import Change, QueryId, QueryRecord, Slots
-from weft.plan.shared import StoreId
+from weft.plan.key import StoreId
 from weft.state.bucket import Bucket, Part
 from weft.state.directory import Directory, number_name
 from weft.state.journal import Journal, Manifest, StreamTotals, record_from_json, record_to_json

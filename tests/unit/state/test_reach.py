@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.engine.sample import live
 from weft.plan.changelog import LiveQuery, Slots
-from weft.plan.shared import StoreId
+from weft.plan.key import StoreId
 from weft.plan.window import Sliding, TimeBounds, pair_bounds
 from weft.state.bucket import Bucket, Part
 from weft.state.reach import horizons, is_reachable
