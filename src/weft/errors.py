@@ -97,7 +97,7 @@ class InvalidWindow(QueryError):
 
 
 class CrossProduct(QueryError):
-    """Two relations have no equality between them."""
+    """Relations of one query are not connected by any condition."""
 
     code = "cross_product"
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 from tests.property.project import project
 from weft.engine.core import Core
 from weft.engine.registry import save_stream
+from weft.optimize.multiway import Planner, plan_probes
 from weft.plan.stream import Stream
 from weft.runtime.read import chunks_of, plan_reading, read_chunk
-from weft.runtime.stages import probe_stage, tag_stage
+from weft.runtime.stages import probe_stage, probe_stages, tag_stage
 from weft.sql import bind
 from weft.state.directory import Directory
 
@@ -28,13 +29,16 @@ class Crash(BaseException):
 class CoreHarness:
     """An engine whose batches are run in this process."""
 
-    def __init__(self, path: Path, streams: Sequence[Stream], *, partitions: int) -> None:
+    def __init__(
+        self, path: Path, streams: Sequence[Stream], *, partitions: int, planner: Planner = plan_probes
+    ) -> None:
         self._path = path
+        self._planner = planner
         self._partitions = partitions
         directory = Directory.open(path)
         for stream in streams:
             save_stream(directory, stream)
-        self.core = Core(directory)
+        self.core = Core(directory, planner=planner)
 
     def create(self, sql: str, name: str) -> None:
         self.create_many([(sql, name)])
@@ -69,10 +73,14 @@ class CoreHarness:
         for partition, item in tag_stage(program, task, self._tables(inputs)):
             items[partition].append(item)
         passing("after_tag")
-        reports: list[bytes] = []
-        for partition, received in items.items():
-            reports += probe_stage(program, task, partition, items=received)
-            passing("during_probe")
+        for stage in range(1, probe_stages(program) + 1):
+            sent: dict[int, list[bytes]] = {partition: [] for partition in range(self._partitions)}
+            for partition, received in items.items():
+                for to, item in probe_stage(program, task, partition, stage=stage, items=received):
+                    sent[to].append(item)
+                passing("during_probe")
+            items = sent
+        reports = [report for received in items.values() for report in received]
         passing("before_commit")
         core.commit(task.batch, [_load(report) for report in reports])
         passing("after_commit")
@@ -87,7 +95,7 @@ class CoreHarness:
     def reopen(self, partitions: int) -> None:
         self.core.directory.close()
         self._partitions = partitions
-        self.core = Core(Directory.open(self._path))
+        self.core = Core(Directory.open(self._path), planner=self._planner)
 
     def committed_batches(self) -> int:
         return self.core.next_batch

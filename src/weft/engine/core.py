@@ -14,10 +14,12 @@ from uuid import uuid4
 from weft.engine.idle import Idleness
 from weft.engine.inventory import Inventory
 from weft.engine.registry import load_streams, save_stream
-from weft.engine.reports import ended_windows, gather
+from weft.engine.reports import ended_windows, gather, rates_of
 from weft.engine.roster import Request, Roster
 from weft.errors import StateCorrupt
-from weft.optimize.weave import weave
+from weft.optimize.multiway import Planner, plan_probes, weave_probes
+from weft.optimize.probe_plan import ProbePlan
+from weft.optimize.weave import probed_stores, weave
 from weft.plan.changelog import Change, QueryId
 from weft.plan.query import BoundQuery
 from weft.plan.shared import SharedPlan
@@ -35,8 +37,10 @@ _TRIMMED = "trimmed.json"
 class Core:
     """State of an engine, recovered from its directory; its methods are safe to call from any thread."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, *, planner: Planner = plan_probes) -> None:
         self.directory = directory
+        self._planner = planner
+        self._probe_plan: ProbePlan | None = None
         self.lock = threading.RLock()
         self.committed = threading.Condition(self.lock)
         """Notified after every commit."""
@@ -117,7 +121,10 @@ class Core:
         with self.lock:
             if self._plan is None:
                 queries = sorted(self.roster.live.values(), key=lambda live: live.slot)
-                self._plan = weave(queries, self.streams)
+                forest, self._probe_plan = weave_probes(
+                    queries, probed_stores(queries), self.rates(), planner=self._planner, before=self._probe_plan
+                )
+                self._plan = weave(queries, self.streams, probes=forest)
             return self._plan
 
     @property
@@ -127,6 +134,11 @@ class Core:
             if self._program is None:
                 self._program = compile_program(self.plan, self.streams)
             return self._program
+
+    def rates(self) -> dict[str, float]:
+        """Rows per second of event time, by stream, over the batches whose results are kept."""
+        with self.lock:
+            return rates_of(self.inventory.results)
 
     def watermarks(self) -> dict[str, int]:
         """Watermark per stream that has seen data, in microseconds."""

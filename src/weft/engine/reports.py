@@ -55,6 +55,25 @@ def stage_seconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
+RATE_BATCHES = 20
+"""Batches that a stream's rate is taken from."""
+
+
+def rates_of(manifests: Sequence[Manifest]) -> dict[str, float]:
+    """Rows per second of event time, by stream, in the last batches; nothing of a stream with too few of them."""
+    rows: dict[str, list[tuple[int, int]]] = {}
+    for manifest in manifests[-RATE_BATCHES:]:
+        for name, totals in manifest.streams:
+            if totals.max_time is not None:
+                rows.setdefault(name, []).append((totals.max_time, totals.rows))
+    found = {}
+    for name, points in rows.items():
+        seconds = (max(time for time, _ in points) - points[0][0]) / 1_000_000
+        if seconds > 0:
+            found[name] = sum(count for _, count in points[1:]) / seconds
+    return found
+
+
 def _streams(reports: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, StreamTotals], ...]:
     totals: dict[str, list[Mapping[str, Any]]] = {}
     for report in reports:
@@ -81,7 +100,7 @@ def _failed(reports: Sequence[Mapping[str, Any]], live: Iterable[LiveQuery]) -> 
     for report in reports:
         by_slot |= {int(slot): text for slot, text in report.get("tag", {}).get("failures", {}).items()}
         by_text |= report.get("opaque_failures", {})
-        by_slot |= report.get("slot_failures", {})
+        by_slot |= {int(slot): text for slot, text in report.get("slot_failures", {}).items()}
     found = {}
     for query in live:
         texts = [part.sql for part in _opaque_parts(query) if part.sql in by_text]

@@ -74,6 +74,11 @@ def select_rows(t: Times, sets: Words, *, slot: int, sliding: Sliding | None, st
     return _by_window(positions, times, times, sliding, start)
 
 
+def select_windows(earliest: Times, latest: Times, *, sliding: Sliding, start: int | None) -> Selected:
+    """Combinations by their earliest and latest row, once for each window that holds both."""
+    return _by_window(np.arange(len(earliest)), earliest, latest, sliding, start)
+
+
 def slot_counts(sets: Words) -> npt.NDArray[np.int64]:
     """For every slot, how many rows have it."""
     return _slot_counts(frozen(sets, np.uint64))

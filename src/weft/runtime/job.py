@@ -18,13 +18,12 @@ from weft.plan.expression import Opaque, quote
 from weft.plan.stream import FileSource
 from weft.runtime.decode import read_files
 from weft.runtime.sources import PATH, STREAM, files_of, is_pattern, rows_of
-from weft.runtime.stages import probe_stage, tag_stage
+from weft.runtime.stages import probe_stage, probe_stages, tag_stage
 from weft.runtime.task import BatchTask, Program, StreamTag
 
 BAD_FILE = "weft#bad"
 REPEATED = "weft: paths may be repeated"
-_TAGGED = "part int, item binary"
-_REPORT = "item binary"
+_ITEM = "part int, item binary"
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -93,9 +92,12 @@ def _run_batch(attempt: _Attempt) -> list[dict[str, Any]]:
 
 def _run(attempt: _Attempt) -> list[dict[str, Any]]:
     task = attempt.task
-    tagged = reduce(DataFrame.unionByName, _tagged(attempt)).repartitionById(task.partitions, "part")
-    done = tagged.mapInArrow(partial(_probe_task, attempt.shared, task), _REPORT)
-    return [json.loads(bytes(row.item)) for row in done.collect()]
+    items = reduce(DataFrame.unionByName, _tagged(attempt))
+    for stage in range(1, probe_stages(attempt.program) + 1):
+        items = items.repartitionById(task.partitions, "part").mapInArrow(
+            partial(_probe_task, attempt.shared, task, stage), _ITEM
+        )
+    return [json.loads(bytes(row.item)) for row in items.collect()]
 
 
 def _tagged(attempt: _Attempt) -> Iterator[DataFrame]:
@@ -103,11 +105,11 @@ def _tagged(attempt: _Attempt) -> Iterator[DataFrame]:
     streams, shared, task = attempt.program.streams, attempt.shared, attempt.task
     fast = [name for name, tag in streams.items() if isinstance(tag.stream.source, FileSource) and not tag.opaque]
     if fast:
-        yield attempt.files(fast).mapInArrow(partial(_tag_files, shared, task, attempt.distinct), _TAGGED)
+        yield attempt.files(fast).mapInArrow(partial(_tag_files, shared, task, attempt.distinct), _ITEM)
     for name, tag in streams.items():
         if name not in fast:
             rows = _with_opaque(_rows(attempt, tag), tag, attempt)
-            yield rows.mapInArrow(partial(_tag_rows, shared, task, name), _TAGGED)
+            yield rows.mapInArrow(partial(_tag_rows, shared, task, name), _ITEM)
 
 
 def _rows(attempt: _Attempt, tag: StreamTag) -> DataFrame:
@@ -221,13 +223,12 @@ def _decode_files(
             yield pa.RecordBatch.from_arrays([*nothing, pa.array(bad)], names=[*table.column_names, BAD_FILE])
 
 
-def _probe_task(shared: Broadcast[Program], task: BatchTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _probe_task(shared: Broadcast[Program], task: BatchTask, stage: int, batches: Batches) -> Iterator[pa.RecordBatch]:
     _prepare_worker()
     context = TaskContext.get()
     assert context is not None
     items = (item.as_py() for batch in batches for item in batch.column("item"))
-    reports = list(probe_stage(shared.value, task, context.partitionId(), items=items))
-    yield pa.RecordBatch.from_arrays([pa.array(reports, pa.binary())], names=["item"])
+    yield from _items(probe_stage(shared.value, task, context.partitionId(), stage=stage, items=items))
     _settle_worker()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,16 +15,20 @@ from weft.kernels.bitset import column_of
 from weft.kernels.cells import concat
 from weft.kernels.finish import WINDOW_END, WINDOW_START, SumOverflow, WindowEnd, finish, result_schema
 from weft.kernels.payload_types import payload_type
-from weft.kernels.select_pairs import Selected, select_pairs, select_rows
+from weft.kernels.select_pairs import Selected, select_pairs, select_rows, select_windows
+from weft.optimize.probed import source_of
 from weft.optimize.slices import slice_sides
 from weft.optimize.weave import is_swapped, sides_of
 from weft.plan.aggregate import Aggregation
 from weft.plan.changelog import QueryRecord
+from weft.plan.probes import inputs_of
 from weft.plan.query import BoundQuery
 from weft.plan.shared import aggregate_id, join_id, session_id
 from weft.plan.stream import Stream
 from weft.plan.window import Session, Sliding, TimeBounds, to_micros
+from weft.runtime.row_parts import RowParts
 from weft.state.bucket import PartView, open_part
+from weft.state.combination import Member, open_combinations
 from weft.state.journal import Manifest
 from weft.state.segment import read_pairs, read_window_pairs
 from weft.state.slices import read_slices
@@ -50,6 +54,8 @@ class Reading:
     schema: pa.Schema
     session: Session | None = None
     aggregation: Aggregation | None = None
+    places: tuple[int, ...] | None = None
+    """For each relation, which member of a combination it is, if probe trees find them."""
 
     @property
     def having(self) -> str | None:
@@ -101,13 +107,22 @@ def plan_reading(record: QueryRecord, query: BoundQuery, streams: dict[str, Stre
         schema=_schema(query, streams) if query.aggregation is None else result_schema(query.aggregation),
         session=query.session,
         aggregation=query.aggregation,
+        places=_places(query) if query.is_probed else None,
     )
+
+
+def _places(query: BoundQuery) -> tuple[int, ...]:
+    inputs = inputs_of(query)
+    order = sorted(inputs)
+    return tuple(order.index(each) for each in inputs)
 
 
 def _source(record: QueryRecord, query: BoundQuery) -> tuple[str, bool]:
     """Id of what makes the query's rows, and whether that has the query's relations the other way round."""
     if query.aggregation is not None:
         return aggregate_id(tuple(side.store for side in slice_sides(query))), False
+    if query.is_probed:
+        return source_of(query), False
     sides = sides_of(query, record.route)
     if not query.is_join:
         return sides[0].store, False
@@ -164,6 +179,8 @@ def read_chunk(reading: Reading, chunk: Chunk) -> pa.Table:
     data = Path(reading.data)
     if reading.aggregation is not None:
         return _read_aggregate(reading, reading.aggregation, chunk)
+    if reading.places is not None:
+        return _read_combinations(reading, reading.places, chunk)
     if chunk.windows:
         return _read_session_pairs(reading, chunk)
     left = open_part(data / chunk.left[0], chunk.left[1])
@@ -235,6 +252,26 @@ def _read_session_pairs(reading: Reading, chunk: Chunk) -> pa.Table:
     return pa.concat_tables(tables)
 
 
+def _read_combinations(reading: Reading, places: Sequence[int], chunk: Chunk) -> pa.Table:
+    """The query's own among the combinations of a file; with sliding windows once for each that holds all members."""
+    file = open_combinations(Path(reading.data) / chunk.windows[0])
+    mine = np.flatnonzero(column_of(file.sets, reading.slot)) if file.words * 64 > reading.slot else np.empty(0, int)
+    if len(mine) == 0:
+        return reading.schema.empty_table()
+    parts = RowParts(reading.data)
+    numbers = np.array([parts.number(ref) for ref in file.refs], np.int32)
+    members = [Member(numbers[part[mine]], row[mine], row[mine]) for part, row in map(file.rows, places)]
+    selected = Selected(np.arange(len(mine)), None)
+    if reading.sliding is not None:
+        times = np.stack([parts.times(member) for member in members])
+        selected = select_windows(times.min(axis=0), times.max(axis=0), sliding=reading.sliding, start=reading.start)
+    arrays: list[pa.Array] = []
+    for member, names in zip(members, reading.columns, strict=True):
+        taken = member.take(selected.positions)
+        arrays += [parts.column(taken, name) for name in names]
+    return _finished(reading, arrays, selected)
+
+
 def _build(reading: Reading, sides: list[tuple[PartView, pa.Array]], selected: Selected) -> pa.Table:
     """Gather the columns of the selected combinations."""
     if len(selected.positions) == 0:
@@ -242,6 +279,13 @@ def _build(reading: Reading, sides: list[tuple[PartView, pa.Array]], selected: S
     arrays: list[pa.Array] = []
     for (view, rows), names in zip(sides, reading.columns, strict=True):
         arrays += view.rows.select(list(names)).take(rows).columns
+    return _finished(reading, arrays, selected)
+
+
+def _finished(reading: Reading, arrays: list[pa.Array], selected: Selected) -> pa.Table:
+    """The table of some columns, with the windows if there are any."""
+    if len(selected.positions) == 0:
+        return reading.schema.empty_table()
     if reading.sliding is not None:
         assert selected.window_start is not None
         starts = selected.window_start

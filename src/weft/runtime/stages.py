@@ -1,4 +1,4 @@
-"""The two stages of a batch as streams of small items, the same in Spark tasks and in a test process.
+"""The stages of a batch as streams of small items, the same in Spark tasks and in a test process.
 
 Rows never travel here: the tag stage writes buckets, and what is shuffled is only who should look at which bucket.
 """
@@ -16,6 +16,7 @@ from weft.kernels.hash_space import hash_range
 from weft.runtime.probe import probe_partition
 from weft.runtime.tag import tag_table
 from weft.runtime.task import BatchTask, Program
+from weft.runtime.walk import Partial, walk_stage
 from weft.state.bucket import Bucket
 
 Item = tuple[int, bytes]
@@ -37,36 +38,76 @@ def tag_stage(
                 yield partition, _dump({"newest": [stream, report.max_time]})
         for bucket, value in zip(buckets, described, strict=True):
             if bucket.store in program.slices or program.stores[bucket.store].route:
-                for partition in _destinations(bucket, task.partitions):
+                for partition in _destinations(program, bucket, task.partitions):
                     yield partition, _dump({"bucket": value})
 
 
-def _destinations(bucket: Bucket, partitions: int) -> Iterator[int]:
+def _destinations(program: Program, bucket: Bucket, partitions: int) -> Iterator[int]:
+    probed = bucket.store in program.probed_stores.values()  # by any of its keys, in any task
     for partition in range(partitions):
         low, high = hash_range(partition, partitions)
-        if any(part.rows and part.low <= high and part.high >= low for part in bucket.parts):
+        if probed or any(part.rows and part.low <= high and part.high >= low for part in bucket.parts):
             yield partition
 
 
-def probe_stage(program: Program, task: BatchTask, partition: int, *, items: Iterable[bytes]) -> Iterator[bytes]:
-    """Probe one partition; tag reports that came this way pass through to the driver."""
-    fresh: list[Bucket] = []
-    newest: dict[str, int] = {}
+def probe_stages(program: Program) -> int:
+    """How many probe stages a batch has: one at least, for joins of two relations and the ends of windows."""
+    return max(1, program.probes.stages)
+
+
+def probe_stage(
+    program: Program, task: BatchTask, partition: int, *, stage: int = 1, items: Iterable[bytes]
+) -> Iterator[Item]:
+    """One of the probe stages of a partition: what goes to the next one, and reports, which go to partition 0."""
+    received = _Received()
     began = time.time()
     for item in items:
-        value = json.loads(item)
+        if not received.take(json.loads(item)):
+            yield 0, item
+    report: dict[str, Any] = {}
+    if stage == 1:
+        report = probe_partition(
+            program, task, partition, fresh=received.fresh, newest=received.newest
+        ).to_json()  # fmt: skip
+        if partition == 0:
+            report["merged_away"] = [path for group in task.merges for path in group]
+    if stage <= program.probes.stages:
+        walked = walk_stage(
+            program, task, partition, stage=stage, fresh=received.fresh, partials=received.partials
+        )  # fmt: skip
+        report["windows"] = [*report.get("windows", ()), *(result.to_json() for result in walked.results)]
+        report |= {"slot_failures": walked.failures, "sent": walked.sent, "exchanged": walked.exchanged}
+        for partial, partitions in walked.partials:
+            for to in partitions:
+                yield to, _dump({"partial": partial.to_json()})
+    if stage < program.probes.stages:
+        for bucket in received.fresh:
+            if bucket.store in program.probed_stores.values():
+                yield partition, _dump({"bucket": bucket.to_json()})
+    report["span"] = ["probe", began, time.time()]
+    yield 0, _dump(report)
+
+
+class _Received:
+    """What came to a partition from the stage before."""
+
+    def __init__(self) -> None:
+        self.fresh: list[Bucket] = []
+        self.partials: list[Partial] = []
+        self.newest: dict[str, int] = {}
+
+    def take(self, value: dict[str, Any]) -> bool:
+        """Whether it is for this partition; reports only pass through."""
         if "bucket" in value:
-            fresh.append(Bucket.from_json(value["bucket"]))
+            self.fresh.append(Bucket.from_json(value["bucket"]))
+        elif "partial" in value:
+            self.partials.append(Partial(*value["partial"]))
         elif "newest" in value:
             stream, latest = value["newest"]
-            newest[stream] = max(latest, newest.get(stream, latest))
+            self.newest[stream] = max(latest, self.newest.get(stream, latest))
         else:
-            yield item
-    report: dict[str, Any] = probe_partition(program, task, partition, fresh=fresh, newest=newest).to_json()
-    report["span"] = ["probe", began, time.time()]
-    if partition == 0:
-        report["merged_away"] = [path for group in task.merges for path in group]
-    yield _dump(report)
+            return False
+        return True
 
 
 def _dump(value: object) -> bytes:

@@ -16,10 +16,12 @@ import pyarrow.compute as pc
 from weft.kernels.bitset import from_words, to_words
 from weft.kernels.evaluate import EvaluationError
 from weft.kernels.hash_space import hash_range
+from weft.kernels.keys import hash_keys
 from weft.kernels.order import sort_order
 from weft.plan.changelog import NO_SLOTS, Slots
 from weft.plan.expression import Column, Expression
 from weft.plan.key import Index, key_column, key_text
+from weft.plan.probes import TIME_ROUTE
 from weft.plan.shared import Store
 from weft.runtime.tag_slices import fill_slices
 from weft.runtime.tagged import Keys, Tagged, TagReport, rows_by_part, without_failing
@@ -117,6 +119,11 @@ def _users(program: Program, store: Store) -> dict[Expression, Slots]:
         for side in ((join.left, join.left_index), (join.right, join.right_index)):
             for index in (index for index in store.indexes if (store.id, index.id) == side):
                 found |= {part: Slots(found.get(part, NO_SLOTS) | join.slots) for part in index.key}
+    for probe in program.probes.probes():
+        for each in (*probe.equalities, *(() if probe.route is None else (probe.route,))):
+            for side, index in ((each.left, each.left_index), (each.right, each.right_index)):
+                if program.probed_stores[side] == store.id:
+                    found |= {part: Slots(found.get(part, NO_SLOTS) | probe.slots) for part in index.key}
     return found
 
 
@@ -127,7 +134,7 @@ def _fill_store(
     wanted = np.flatnonzero(sets[:, 0]) if sets.shape[1] == 1 else np.flatnonzero(sets.any(axis=1))
     columns, keys = list[tuple[str, pa.Array]](), Keys(tagged.rows, wanted, users or {})
     if store.route:
-        hashes, valid = keys.hashes(store.route)
+        hashes, valid = _time_hashes(tagged.times[wanted]) if store.route == TIME_ROUTE else keys.hashes(store.route)
         if valid is not None:
             wanted, hashes, keys = wanted[valid], hashes[valid], keys.reordered(valid)
         order = sort_order(hashes, tagged.times[wanted])
@@ -151,6 +158,10 @@ def _fill_store(
         parts.append(_with_indexes(whole.slice(start, end - start), store, keys, slice(start, end)))
         described.append(_describe(low, high, tagged.times[wanted[start:end]], kept_sets[start:end]))
     return _write(tagged, store, parts, described)
+
+
+def _time_hashes(times: Array) -> tuple[Array, Array | None]:
+    return hash_keys([pa.array(times)]).h, None
 
 
 def _describe(low: int, high: int, times: Array, sets: Array) -> Part:

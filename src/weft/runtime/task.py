@@ -11,11 +11,13 @@ from weft.kernels.collect import Accumulator, Family
 from weft.kernels.pair_cells import PairPlan
 from weft.kernels.predicate_index import PredicateIndex, Want, build_index, opaque_predicates
 from weft.kernels.window_table import WindowEntry, WindowTable, build_window_table
-from weft.optimize.weave import is_swapped, sides_of
+from weft.optimize.probed import source_of
+from weft.optimize.weave import is_swapped, probed_stores, sides_of
 from weft.plan.aggregate import Function
 from weft.plan.changelog import LiveQuery, Slots, slots_of
 from weft.plan.expression import Expression, Opaque, columns_of, guard_opaque, to_sql
 from weft.plan.key import StoreId
+from weft.plan.probes import NO_PROBES, Input, ProbeForest, inputs_of
 from weft.plan.query import BoundQuery
 from weft.plan.shared import SessionJoin, SharedAggregate, SharedJoin, SharedPlan, SliceStore, Store
 from weft.plan.stream import Stream
@@ -95,6 +97,12 @@ class Program:
     session_joins: tuple[SessionClose, ...]
     joined_sessions: Mapping[tuple[str, ...], Slots]
     """Slots of queries with sessions over several streams, by those streams."""
+    probes: ProbeForest = NO_PROBES
+    windows: Mapping[tuple[Input, Input], WindowTable] = field(default_factory=dict)
+    """For a known and a probed input, the windows of all queries that join them by probe trees."""
+    probed_stores: Mapping[Input, StoreId] = field(default_factory=dict)
+    results: Mapping[int, tuple[str, tuple[Input, ...]]] = field(default_factory=dict)
+    """For each slot that probe trees serve, how its combinations are called and what their inputs are."""
 
     @property
     def closes_windows(self) -> bool:
@@ -149,6 +157,10 @@ def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
         aggregates=aggregates,
         session_joins=session_joins,
         joined_sessions=_joined_sessions(aggregates, session_joins),
+        probes=plan.probes,
+        windows=_probe_windows(plan),
+        probed_stores=probed_stores(plan.queries),
+        results=_probe_results(plan),
     )
 
 
@@ -290,6 +302,28 @@ def _window_entry(live: LiveQuery) -> WindowEntry:
     if is_swapped(sides_of(live.query, live.record.route)):
         bounds = swap_bounds(bounds)
     return WindowEntry(slot=live.slot, bounds=bounds, sliding=live.query.sliding, start=live.record.start)
+
+
+def _probe_windows(plan: SharedPlan) -> dict[tuple[Input, Input], WindowTable]:
+    """A window table for every input that is known when another is probed."""
+    wanted = {(known, added) for probe in plan.probes.probes() for known in probe.members for added in probe.added}
+    entries: dict[tuple[Input, Input], list[WindowEntry]] = {pair: [] for pair in sorted(wanted)}
+    for span in plan.probes.spans:
+        for pair, bounds in (
+            ((span.first, span.second), span.bounds),
+            ((span.second, span.first), swap_bounds(span.bounds)),
+        ):
+            if pair in entries:
+                entries[pair].append(WindowEntry(slot=span.slot, bounds=bounds, sliding=None, start=None))
+    return {pair: build_window_table(each, plan.words) for pair, each in entries.items()}
+
+
+def _probe_results(plan: SharedPlan) -> dict[int, tuple[str, tuple[Input, ...]]]:
+    return {
+        live.slot: (source_of(live.query), tuple(sorted(inputs_of(live.query))))
+        for live in plan.queries
+        if live.query.is_probed
+    }
 
 
 def swap_bounds(bounds: TimeBounds) -> TimeBounds:

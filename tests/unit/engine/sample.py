@@ -14,7 +14,7 @@ from tests.property.harness import CoreHarness
 from weft.engine.core import Core
 from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
 from weft.plan.stream import FrameSource, Stream
-from weft.runtime.stages import probe_stage, tag_stage
+from weft.runtime.stages import probe_stage, probe_stages, tag_stage
 from weft.runtime.task import BatchTask, Program
 from weft.sql import bind, parse_schema
 from weft.state.journal import Manifest
@@ -64,8 +64,13 @@ def reports_of(
     items: dict[int, list[bytes]] = {partition: [] for partition in range(task.partitions)}
     for partition, item in tag_stage(program, task, tables):
         items[partition].append(item)
-    reports = [probe_stage(program, task, partition, items=received) for partition, received in items.items()]
-    return [json.loads(report) for each in reports for report in each]
+    for stage in range(1, probe_stages(program) + 1):
+        sent: dict[int, list[bytes]] = {partition: [] for partition in range(task.partitions)}
+        for partition, received in items.items():
+            for to, item in probe_stage(program, task, partition, stage=stage, items=received):
+                sent[to].append(item)
+        items = sent
+    return [json.loads(report) for each in items.values() for report in each]
 
 
 def live(sql: str, slot: int = 0, *, start: int | None = None, route: tuple[int, ...] | None = None) -> LiveQuery:

@@ -1,0 +1,110 @@
+"""Rows by reference: the parts of buckets that a task's combinations point into, and what is read of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.plan.key import Index
+from weft.state.bucket import PartView, index_hash, index_rows, open_part
+from weft.state.combination import Combinations, Member
+from weft.state.segment import PartRef
+
+Array = np.ndarray[Any, Any]
+
+
+class RowParts:
+    """Numbers for parts, and their rows; each part is mapped once."""
+
+    def __init__(self, data: str) -> None:
+        self._data = Path(data)
+        self._numbers: dict[PartRef, int] = {}
+        self._views: dict[int, PartView] = {}
+        self._hashes: dict[tuple[int, str], tuple[Array, Array]] = {}
+        self.refs: list[PartRef] = []
+
+    def number(self, ref: PartRef) -> int:
+        """The number of a part."""
+        if ref not in self._numbers:
+            self._numbers[ref] = len(self.refs)
+            self.refs.append(ref)
+        return self._numbers[ref]
+
+    def view(self, number: int) -> PartView:
+        """A part by its number."""
+        if number not in self._views:
+            ref = self.refs[number]
+            self._views[number] = open_part(self._data / ref.path, ref.part)
+        return self._views[number]
+
+    def all_rows(self, number: int) -> Combinations:
+        """The rows of a part as combinations of one member each."""
+        view = self.view(number)
+        count = view.rows.num_rows
+        member = Member(np.broadcast_to(np.int32(number), count), np.arange(count, dtype=np.int32), view.times)
+        return Combinations((member,), view.sets)
+
+    def times(self, member: Member) -> Array:
+        """Event time of each row."""
+        values = np.zeros(len(member.part), np.int64)
+        for number, rows in _by_part(member.part):
+            values[rows] = self.view(number).times[member.row[rows]]
+        return values
+
+    def hashes(self, member: Member, index: Index) -> tuple[Array, Array]:
+        """Hash of a key of each row, and whether it has one."""
+        values, valid = np.zeros(len(member.part), np.uint64), np.zeros(len(member.part), np.bool_)
+        for number, rows in _by_part(member.part):
+            known, has = self._row_hashes(number, index)
+            values[rows], valid[rows] = known[member.row[rows]], has[member.row[rows]]
+        return values, valid
+
+    def column(self, member: Member, name: str) -> pa.Array:
+        """A column's value in each row; NULL where a part does not have it: no query of its time wanted it."""
+        taken, places = [], []
+        for number, rows in _by_part(member.part):
+            view = self.view(number)
+            wanted = pa.array(member.row[rows])
+            has = name in view.rows.schema.names
+            taken.append(view.rows.column(name).take(wanted) if has else pa.nulls(len(wanted)))
+            places.append(rows)
+        if not taken:
+            return pa.nulls(0)
+        if len(taken) == 1:
+            return taken[0]
+        kinds = {each.type for each in taken if not pa.types.is_null(each.type)}
+        kind = kinds.pop() if kinds else pa.null()
+        together = pa.concat_arrays([each if each.type == kind else each.cast(kind) for each in taken])
+        order = np.empty(len(member.part), np.int64)
+        order[np.concatenate([np.arange(len(order))[rows] for rows in places])] = np.arange(len(order))
+        return together.take(pa.array(order))
+
+    def _row_hashes(self, number: int, index: Index) -> tuple[Array, Array]:
+        at = (number, index.id)
+        if at not in self._hashes:
+            view = self.view(number)
+            values, valid = np.zeros(view.rows.num_rows, np.uint64), np.zeros(view.rows.num_rows, np.bool_)
+            if index_rows(index.id) in view.rows.schema.names:
+                rows, hashes = view.column(index_rows(index.id)), view.column(index_hash(index.id))
+                known = rows >= 0
+                values[rows[known]], valid[rows[known]] = hashes[known], True
+            self._hashes[at] = values, valid
+        return self._hashes[at]
+
+
+def _by_part(part: Array) -> Iterator[tuple[int, Array | slice]]:
+    """Which rows are in each part."""
+    if len(part) == 0:
+        return
+    if part[0] == part[-1] and bool((part == part[0]).all()):
+        yield int(part[0]), slice(None)
+        return
+    order = np.argsort(part, kind="stable")
+    ordered = part[order]
+    cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    for rows in np.split(order, cuts):
+        yield int(part[rows[0]]), rows

@@ -1,0 +1,134 @@
+"""Combinations of rows as matched lists: for each member a reference to a row, nothing of the row itself.
+
+The same file serves three times: as the exchange between two probe stages, as a store of intermediate results, and as
+a piece of the result log. Rows are written once, by the tag stage, and built only when results are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.state.bucket import HASH, SETS, sets_from_arrow, sets_to_arrow, write_bucket
+from weft.state.segment import PartRef
+
+_REFS, _WORDS, _MEMBERS = b"weft.refs", b"weft.words", b"weft.members"
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """One member of every combination: which part its row is in (a number among the parts), which row, and when."""
+
+    part: Array
+    row: Array
+    time: Array
+
+    def take(self, rows: Array) -> Member:
+        """Some of them."""
+        return Member(self.part[rows], self.row[rows], self.time[rows])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Combinations:
+    """Combinations with the query-sets for which they qualify; members in the fixed order of inputs.
+
+    `hashes` are of the key they are divided by, where they are.
+    """
+
+    members: tuple[Member, ...]
+    sets: Array
+    hashes: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.sets)
+
+    def take(self, rows: Array) -> Combinations:
+        """Some of them, in this order."""
+        hashes = None if self.hashes is None else self.hashes[rows]
+        return Combinations(tuple(each.take(rows) for each in self.members), np.take(self.sets, rows, axis=0), hashes)
+
+
+def concat(parts: Sequence[Combinations]) -> Combinations:
+    """All of some lists with the same members."""
+    if len(parts) == 1:
+        return parts[0]
+    members = tuple(
+        Member(*(np.concatenate([getattr(part.members[at], name) for part in parts]) for name in Member.__slots__))
+        for at in range(len(parts[0].members))
+    )
+    hashes = [part.hashes for part in parts if part.hashes is not None]
+    together = np.concatenate(hashes) if len(hashes) == len(parts) else None
+    return Combinations(members, np.concatenate([part.sets for part in parts]), together)
+
+
+def write_combinations(path: Path, found: Combinations, refs: Sequence[PartRef], *, times: bool) -> int:
+    """Write a list; its part numbers are those of `refs`. Returns the size.
+
+    Without `times` they can be read from the rows.
+    """
+    columns: dict[str, pa.Array] = {} if found.hashes is None else {HASH: pa.array(found.hashes)}
+    for at, member in enumerate(found.members):
+        columns |= {f"p{at}": pa.array(member.part, pa.int32()), f"r{at}": pa.array(member.row, pa.int32())}
+        if times:
+            columns[f"t{at}"] = pa.array(member.time, pa.int64())
+    columns[SETS] = sets_to_arrow(found.sets)
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    described = {
+        _REFS: json.dumps([[ref.path, ref.part] for ref in refs]).encode(),
+        _WORDS: str(found.sets.shape[1]).encode(),
+        _MEMBERS: str(len(found.members)).encode(),
+    }
+    return write_bucket(path, batch.schema.with_metadata(described), [batch])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CombinationFile:
+    """A file of combinations, mapped into memory."""
+
+    batch: pa.RecordBatch
+    refs: tuple[PartRef, ...]
+    words: int
+    members: int
+
+    @property
+    def hashes(self) -> Array:
+        """Of the key they are sorted by."""
+        values: Array = self.batch.column(HASH).to_numpy(zero_copy_only=True)
+        return values
+
+    @property
+    def sets(self) -> Array:
+        """The query-sets."""
+        return sets_from_arrow(self.batch.column(SETS), self.words)
+
+    def rows(self, member: int) -> tuple[Array, Array]:
+        """Part numbers (among the file's own references) and row numbers of a member."""
+        return self._column(f"p{member}"), self._column(f"r{member}")
+
+    def combinations(self, span: slice, numbers: Array) -> Combinations:
+        """A range of them; `numbers` gives the caller's number of each of the file's references."""
+        members = tuple(
+            Member(numbers[self._column(f"p{at}")[span]], self._column(f"r{at}")[span], self._column(f"t{at}")[span])
+            for at in range(self.members)
+        )
+        hashes = self.hashes[span] if HASH in self.batch.schema.names else None
+        return Combinations(members, self.sets[span], hashes)
+
+    def _column(self, name: str) -> Array:
+        values: Array = self.batch.column(name).to_numpy(zero_copy_only=True)
+        return values
+
+
+def open_combinations(path: Path) -> CombinationFile:
+    """Map a file of combinations."""
+    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+    described = reader.schema.metadata
+    refs = tuple(PartRef(name, part) for name, part in json.loads(described[_REFS]))
+    return CombinationFile(reader.get_batch(0), refs, int(described[_WORDS]), int(described[_MEMBERS]))
