@@ -20,7 +20,8 @@ from weft.errors import StateCorrupt
 from weft.optimize.multiway import Planner, plan_probes, weave_probes
 from weft.optimize.probe_plan import ProbePlan
 from weft.optimize.weave import probed_stores, weave
-from weft.plan.changelog import Change, QueryId
+from weft.plan.changelog import NO_SLOTS, Change, QueryId, slots_of
+from weft.plan.key import StoreId
 from weft.plan.query import BoundQuery
 from weft.plan.shared import SharedPlan
 from weft.plan.stream import Stream
@@ -155,9 +156,19 @@ class Core:
             buckets=tuple(self.inventory.buckets.values()),
             masks=dict(self.inventory.masks),
             merges=self.inventory.merges(self.roster.live, self.streams),
+            rebuild=self._to_rebuild(batch),
             quarantine=str(self.directory.path("quarantine")),
             closed=dict(self.inventory.closed),
             idle=self._idleness.idle(self.streams),
+        )
+
+    def _to_rebuild(self, batch: int) -> frozenset[StoreId]:
+        """Stores of intermediate results that lack some for a query that is to use them: new queries have no past."""
+        new = slots_of(live.slot for live in self.roster.live.values() if live.record.created == batch)
+        return frozenset(
+            stored.id
+            for stored in self.plan.probes.stored
+            if stored.slots & ~new & ~self.inventory.complete.get(stored.id, NO_SLOTS)
         )
 
     def abort(self) -> None:
@@ -176,7 +187,7 @@ class Core:
             self._fold_manifest(manifest)
             self.running = None
             self._idleness.note(name for name, totals in manifest.streams if totals.rows)
-            self.inventory.collect(self.roster.live, self.streams, self.max_times)
+            self._collect()
             if batch % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1:
                 self.checkpoint()
             self._apply_pending()
@@ -192,6 +203,10 @@ class Core:
         for query, error in manifest.failed:
             self.inventory.forget_meaning(self.roster.end(query, manifest.batch, error))
             self._plan = self._program = None
+
+    def _collect(self) -> None:
+        stored = self.plan.probes.stored
+        self.inventory.collect(self.roster.live, self.streams, self.max_times, stored=stored)
 
     def trim_results(self, before: int) -> None:
         """Forget the results of batches older than `before`."""
@@ -239,5 +254,5 @@ class Core:
         if trimmed := self.directory.read_json(_TRIMMED):
             self.inventory.trim(trimmed["before"])
         # What was garbage before the restart is garbage still, and its files are gone: forget it first.
-        self.inventory.collect(self.roster.live, self.streams, self.max_times)
+        self._collect()
         self.inventory.remove_rubbish(self.next_batch)

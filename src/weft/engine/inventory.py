@@ -9,6 +9,7 @@ from typing import Any
 from weft.optimize.weave import places_of
 from weft.plan.changelog import LiveQuery, QueryId, Slots
 from weft.plan.key import StoreId
+from weft.plan.probes import StoredJoin
 from weft.plan.stream import Stream
 from weft.plan.window import to_micros
 from weft.state.bucket import Bucket
@@ -33,18 +34,28 @@ class Inventory:
         self.closed: dict[tuple[str, ...], int] = {}
         """Up to where windows over some streams are ended."""
         self.results: list[Manifest] = []
+        self.complete: dict[StoreId, Slots] = {}
+        """Stores of intermediate results, and for which slots they have everything."""
         self._references: Counter[str] = Counter()
+        self._let_go: tuple[str, ...] = ()
+        """Files that intermediate results referred to which are there no more."""
         self._stores: dict[QueryId, tuple[StoreId, ...]] = {}
 
     def forget_meaning(self, changed: Slots) -> None:
         """The changelog-set of a boundary, ANDed into the changelog-set of every epoch (AStream eq. 4.2)."""
         self.masks = {epoch: Slots(mask & ~changed) for epoch, mask in self.masks.items()}
+        self.complete = {store: Slots(slots & ~changed) for store, slots in self.complete.items()}
 
     def fold(self, manifest: Manifest, live: Slots) -> None:
         """Take in what a batch made; its rows were tagged for the slots `live`."""
         for path in manifest.merged_away:
-            self.buckets.pop(path, None)
+            if path in self.buckets:
+                refs = self.buckets.pop(path).refs
+                self._references.subtract(refs)
+                self._let_go = (*self._let_go, *refs)
         self.buckets |= {bucket.path: bucket for bucket in manifest.buckets}
+        self._references.update(name for bucket in manifest.buckets for name in bucket.refs)
+        self.complete = dict(manifest.complete)
         self.masks[manifest.batch] = live
         self.open = frozenset(manifest.open)
         self.closed |= dict(manifest.closed)
@@ -70,22 +81,30 @@ class Inventory:
 
     # ---- garbage
 
-    def collect(self, live: Live, streams: Mapping[str, Stream], max_times: Mapping[str, int]) -> None:
+    def collect(
+        self,
+        live: Live,
+        streams: Mapping[str, Stream],
+        max_times: Mapping[str, int],
+        *,
+        stored: Iterable[StoredJoin] = (),
+    ) -> None:
         """Free the buckets that no live query and no retain period can reach any more."""
         watermarks = {name: newest - to_micros(streams[name].lateness) for name, newest in max_times.items()}
-        limits = horizons(live.values(), self._places(live), watermarks, self.closed)
+        limits = horizons(live.values(), self._places(live), watermarks, self.closed, stored=tuple(stored))
         gone = [b for b in self.buckets.values() if not self._is_needed(b, limits, streams[b.stream], max_times)]
         for bucket in gone:
-            del self.buckets[bucket.path]
+            self._references.subtract(self.buckets.pop(bucket.path).refs)
         epochs = {bucket.epoch for bucket in self.buckets.values()}
         self.masks = {epoch: mask for epoch, mask in self.masks.items() if epoch in epochs}
         merged = self.results[-1].merged_away if self.results else ()
-        self._unlink([*(bucket.path for bucket in gone), *merged])
+        self._unlink([*(name for bucket in gone for name in (bucket.path, *bucket.refs)), *merged, *self._let_go])
+        self._let_go = ()
 
     def _is_needed(self, bucket: Bucket, limits: Horizons, stream: Stream, max_times: Mapping[str, int]) -> bool:
         if bucket.path in self.open:
             return True
-        newest = max_times.get(stream.name)
+        newest = None if bucket.refs else max_times.get(stream.name)
         retained = None if stream.retain is None or newest is None else newest - to_micros(stream.retain)
         return is_reachable(bucket, self.masks.get(bucket.epoch, Slots(0)), limits, retained)
 
@@ -127,6 +146,7 @@ class Inventory:
             "masks": {str(epoch): hex(mask) for epoch, mask in self.masks.items()},
             "open": sorted(self.open),
             "closed": [[list(streams), until] for streams, until in self.closed.items()],
+            "complete": {store: hex(slots) for store, slots in self.complete.items()},
         }
 
     def load(self, value: dict[str, Any]) -> None:
@@ -135,3 +155,5 @@ class Inventory:
         self.masks = {int(epoch): Slots(int(mask, 16)) for epoch, mask in value["masks"].items()}
         self.open = frozenset(value.get("open", ()))
         self.closed = {tuple(streams): until for streams, until in value.get("closed", ())}
+        self.complete = {StoreId(s): Slots(int(slots, 16)) for s, slots in value.get("complete", {}).items()}
+        self._references.update(name for bucket in self.buckets.values() for name in bucket.refs)

@@ -21,6 +21,7 @@ def gather(batch: int, reports: Sequence[Mapping[str, Any]], program: Program, l
     new = {value["path"]: Bucket.from_json(value) for report in reports for value in report.get("buckets", ())}
     merged = [Bucket.from_json(value) for report in reports for value in report.get("merged", ())]
     routed = {store.id for store in program.stores.values() if store.route} | program.slices.keys()
+    routed |= {stored.id for stored in program.probes.stored}
     return Manifest(
         batch=batch,
         at=time.time(),
@@ -34,6 +35,7 @@ def gather(batch: int, reports: Sequence[Mapping[str, Any]], program: Program, l
         pairs=sum(report.get("pairs", 0) for report in reports),
         windows=tuple(WindowResult.from_json(value) for report in reports for value in report.get("windows", ())),
         open=tuple(sorted({path for report in reports for path in report.get("open", ())})),
+        complete=tuple((stored.id, stored.slots) for stored in program.probes.stored),
     )
 
 

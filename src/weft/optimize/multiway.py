@@ -43,7 +43,7 @@ def plan_probes(queries: Sequence[JoinQuery], statistics: Statistics, before: Pr
     return plan_probe_orders(queries, statistics, COSTS, limits=LIMITS)
 
 
-COSTS = CostModel(intermediates=False)
+COSTS = CostModel()
 
 
 def choosing_planner(choose: Callable[[Sequence[int]], int], model: CostModel = COSTS) -> Planner:

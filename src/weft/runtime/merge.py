@@ -16,7 +16,6 @@ from weft.plan.changelog import Slots
 from weft.plan.key import Index, key_text
 from weft.plan.shared import Store
 from weft.runtime.slice_state import merge_slices
-from weft.runtime.tag import order_index
 from weft.runtime.task import BatchTask, Program
 from weft.state.bucket import (
     HASH,
@@ -32,6 +31,7 @@ from weft.state.bucket import (
     sets_to_arrow,
     write_bucket,
 )
+from weft.state.index_order import order_index
 
 Array = np.ndarray[Any, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,10 @@ class RowParts:
             self._numbers[ref] = len(self.refs)
             self.refs.append(ref)
         return self._numbers[ref]
+
+    def numbers(self, refs: Sequence[PartRef]) -> Array:
+        """The numbers of some parts."""
+        return np.array([self.number(ref) for ref in refs], np.int32)
 
     def view(self, number: int) -> PartView:
         """A part by its number."""

@@ -13,10 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from weft.kernels.hash_space import hash_range
+from weft.plan.probes import Input
 from weft.runtime.probe import probe_partition
+from weft.runtime.store_view import Fresh
 from weft.runtime.tag import tag_table
 from weft.runtime.task import BatchTask, Program
-from weft.runtime.walk import Partial, walk_stage
+from weft.runtime.walk import Partial, WalkReport, walk_stage
 from weft.state.bucket import Bucket
 
 Item = tuple[int, bytes]
@@ -64,42 +66,64 @@ def probe_stage(
     for item in items:
         if not received.take(json.loads(item)):
             yield 0, item
-    report: dict[str, Any] = {}
+    report: dict[str, Any] = {"windows": []}
     if stage == 1:
-        report = probe_partition(
-            program, task, partition, fresh=received.fresh, newest=received.newest
-        ).to_json()  # fmt: skip
+        fresh = [each.bucket for each in received.fresh]
+        report = probe_partition(program, task, partition, fresh=fresh, newest=received.newest).to_json()
         if partition == 0:
-            report["merged_away"] = [path for group in task.merges for path in group]
+            replaced = [bucket.path for bucket in task.buckets if bucket.store in task.rebuild]
+            report["merged_away"] = [*(path for group in task.merges for path in group), *replaced]
     if stage <= program.probes.stages:
         walked = walk_stage(
             program, task, partition, stage=stage, fresh=received.fresh, partials=received.partials
         )  # fmt: skip
-        report["windows"] = [*report.get("windows", ()), *(result.to_json() for result in walked.results)]
-        report |= {"slot_failures": walked.failures, "sent": walked.sent, "exchanged": walked.exchanged}
-        for partial, partitions in walked.partials:
-            for to in partitions:
-                yield to, _dump({"partial": partial.to_json()})
+        report |= _walk_report(walked, report)
+        yield from _onwards(program, task, walked)
     if stage < program.probes.stages:
-        for bucket in received.fresh:
-            if bucket.store in program.probed_stores.values():
-                yield partition, _dump({"bucket": bucket.to_json()})
+        kept = {*program.probed_stores.values(), *(each.id for each in program.probes.stored)}
+        yield from ((partition, _fresh_item(each)) for each in received.fresh if each.bucket.store in kept)
     report["span"] = ["probe", began, time.time()]
     yield 0, _dump(report)
+
+
+def _walk_report(walked: WalkReport, report: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "windows": [*report["windows"], *(result.to_json() for result in walked.results)],
+        "pairs": report.get("pairs", 0) + sum(result.rows for result in walked.results),
+        "buckets": [each.bucket.to_json() for each in walked.stored],
+        "slot_failures": walked.failures,
+        "sent": walked.sent,
+        "exchanged": walked.exchanged,
+    }
+
+
+def _onwards(program: Program, task: BatchTask, walked: WalkReport) -> Iterator[Item]:
+    """Combinations to the tasks of their keys; intermediate results to all, who see them by any of their keys."""
+    for partial, partitions in walked.partials:
+        item = _dump({"partial": [partial.probe, partial.path, partial.rebuild]})
+        yield from ((partition, item) for partition in partitions)
+    for each in walked.stored:
+        item = _fresh_item(each)
+        yield from ((partition, item) for partition in range(task.partitions))
+
+
+def _fresh_item(each: Fresh) -> bytes:
+    return _dump({"bucket": each.bucket.to_json(), "start": each.start})
 
 
 class _Received:
     """What came to a partition from the stage before."""
 
     def __init__(self) -> None:
-        self.fresh: list[Bucket] = []
+        self.fresh: list[Fresh] = []
         self.partials: list[Partial] = []
         self.newest: dict[str, int] = {}
 
     def take(self, value: dict[str, Any]) -> bool:
         """Whether it is for this partition; reports only pass through."""
         if "bucket" in value:
-            self.fresh.append(Bucket.from_json(value["bucket"]))
+            start = value.get("start")
+            self.fresh.append(Fresh(Bucket.from_json(value["bucket"]), None if start is None else Input(*start)))
         elif "partial" in value:
             self.partials.append(Partial(*value["partial"]))
         elif "newest" in value:

@@ -39,6 +39,7 @@ from weft.state.bucket import (
     sets_to_arrow,
     write_bucket,
 )
+from weft.state.index_order import order_index
 
 Array = np.ndarray[Any, Any]
 ROWS_AT_ONCE = 1 << 20
@@ -204,14 +205,3 @@ def _with_indexes(part: pa.RecordBatch, store: Store, keys: Keys, span: slice) -
 def _secondary(part: pa.RecordBatch, index: Index, keys: Keys) -> tuple[Array, Array]:
     hashes, valid = keys.hashes(index.key)
     return order_index(hashes, part.column(TIME).to_numpy(), valid)
-
-
-def order_index(hashes: Array, times: Array, valid: Array | None) -> tuple[Array, Array]:
-    """Sorted hashes and their rows; rows without a key come last, with row number -1."""
-    rows = np.arange(len(hashes), dtype=np.int32) if valid is None else np.flatnonzero(valid).astype(np.int32)
-    order = sort_order(hashes[rows], times[rows])
-    missing = len(hashes) - len(rows)
-    return (
-        np.concatenate([hashes[rows][order], np.full(missing, LAST_HASH, np.uint64)]),
-        np.concatenate([rows[order], np.full(missing, -1, np.int32)]),
-    )

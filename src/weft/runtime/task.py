@@ -133,6 +133,8 @@ class BatchTask:
     """Up to where the windows over some streams are ended already."""
     idle: frozenset[str] = frozenset()
     """Streams without rows for so long that windows do not wait for them."""
+    rebuild: frozenset[StoreId] = frozenset()
+    """Stores of intermediate results that are to be made anew from what is stored."""
 
     def new_file(self, kind: str, *, suffix: str = ".arrow") -> str:
         """A path below the data folder that no other task, attempt or call has."""

@@ -61,6 +61,8 @@ class Bucket:
     epoch: int
     parts: tuple[Part, ...]
     bytes: int
+    refs: tuple[str, ...] = ()
+    """Other files that it refers to: those of the rows that intermediate results are made of."""
 
     @property
     def rows(self) -> int:
@@ -94,7 +96,7 @@ class Bucket:
             "epoch": self.epoch,
             "bytes": self.bytes,
             "parts": [[p.low, p.high, p.rows, p.min_time, p.max_time, hex(p.slots)] for p in self.parts],
-        }
+        } | ({"refs": self.refs} if self.refs else {})
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Bucket:
@@ -104,7 +106,8 @@ class Bucket:
             for low, high, rows, min_time, max_time, slots in value["parts"]
         )
         store = StoreId(value["store"])
-        return cls(value["path"], store, value["stream"], value["epoch"], parts, value["bytes"])
+        refs = tuple(value.get("refs", ()))
+        return cls(value["path"], store, value["stream"], value["epoch"], parts, value["bytes"], refs)
 
 
 def bucket_schema(rows: pa.Schema, *, epoch: int, words: int) -> pa.Schema:

@@ -7,7 +7,7 @@ a piece of the result log. Rows are written once, by the tag stage, and built on
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from weft.plan.key import Index, content_id
+from weft.plan.probes import Input
 from weft.state.bucket import HASH, SETS, sets_from_arrow, sets_to_arrow, write_bucket
 from weft.state.segment import PartRef
 
@@ -54,6 +56,12 @@ class Combinations:
         hashes = None if self.hashes is None else self.hashes[rows]
         return Combinations(tuple(each.take(rows) for each in self.members), np.take(self.sets, rows, axis=0), hashes)
 
+    def with_sets(self, sets: Array) -> Combinations:
+        """With other query-sets; without the combinations that no query is left for."""
+        kept = sets.any(axis=1)
+        found = Combinations(self.members, sets, self.hashes)
+        return found if bool(kept.all()) else found.take(np.flatnonzero(kept))
+
 
 def concat(parts: Sequence[Combinations]) -> Combinations:
     """All of some lists with the same members."""
@@ -68,7 +76,18 @@ def concat(parts: Sequence[Combinations]) -> Combinations:
     return Combinations(members, np.concatenate([part.sets for part in parts]), together)
 
 
-def write_combinations(path: Path, found: Combinations, refs: Sequence[PartRef], *, times: bool) -> int:
+Indexes = Mapping[str, tuple[Array, Array]]
+"""By `place_id`: sorted hashes, and the combinations behind them."""
+
+
+def place_id(owner: Input, index: Index) -> str:
+    """Names the index by a key of one member."""
+    return content_id(owner.text, index.id)
+
+
+def write_combinations(
+    path: Path, found: Combinations, refs: Sequence[PartRef], *, times: bool, indexes: Indexes | None = None
+) -> int:
     """Write a list; its part numbers are those of `refs`. Returns the size.
 
     Without `times` they can be read from the rows.
@@ -78,6 +97,8 @@ def write_combinations(path: Path, found: Combinations, refs: Sequence[PartRef],
         columns |= {f"p{at}": pa.array(member.part, pa.int32()), f"r{at}": pa.array(member.row, pa.int32())}
         if times:
             columns[f"t{at}"] = pa.array(member.time, pa.int64())
+    for place, (hashes, rows) in (indexes or {}).items():
+        columns |= {f"h:{place}": pa.array(hashes), f"o:{place}": pa.array(rows)}
     columns[SETS] = sets_to_arrow(found.sets)
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     described = {
@@ -107,6 +128,14 @@ class CombinationFile:
     def sets(self) -> Array:
         """The query-sets."""
         return sets_from_arrow(self.batch.column(SETS), self.words)
+
+    def has_index(self, place: str) -> bool:
+        """Whether it has an index."""
+        return f"h:{place}" in self.batch.schema.names
+
+    def index(self, place: str) -> tuple[Array, Array]:
+        """Sorted hashes, and the combinations behind them; -1 where one has no key."""
+        return self._column(f"h:{place}"), self._column(f"o:{place}")
 
     def rows(self, member: int) -> tuple[Array, Array]:
         """Part numbers (among the file's own references) and row numbers of a member."""

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from weft.plan.changelog import Change, QueryId, QueryRecord
+from weft.plan.changelog import Change, QueryId, QueryRecord, Slots
+from weft.plan.key import StoreId
 from weft.state.bucket import Bucket
 from weft.state.directory import Directory, disk_errors, number_name
 from weft.state.segment import Segment, WindowResult
@@ -47,6 +48,8 @@ class Manifest:
     """Up to where windows over some streams are ended after this batch."""
     open: tuple[str, ...] = ()
     """Files with rows or cells of sessions that have not ended."""
+    complete: tuple[tuple[StoreId, Slots], ...] = ()
+    """Stores of intermediate results after this batch, and for which slots they have everything."""
 
     def result_files(self) -> frozenset[str]:
         """Files that readers of this batch's results need."""
@@ -73,6 +76,7 @@ class Manifest:
             "windows": [result.to_json() for result in self.windows],
             "closed": [[list(streams), until] for streams, until in self.closed],
             "open": self.open,
+            "complete": {store: hex(slots) for store, slots in self.complete},
         }
 
     @classmethod
@@ -92,6 +96,7 @@ class Manifest:
             windows=tuple(WindowResult.from_json(result) for result in value.get("windows", ())),
             closed=tuple((tuple(streams), until) for streams, until in value.get("closed", ())),
             open=tuple(value.get("open", ())),
+            complete=tuple((StoreId(s), Slots(int(slots, 16))) for s, slots in value.get("complete", {}).items()),
         )
 
 

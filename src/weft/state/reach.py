@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from weft.plan.changelog import LiveQuery, QueryId, Slots
 from weft.plan.key import StoreId
+from weft.plan.probes import StoredJoin, inputs_of
 from weft.plan.query import BoundQuery
 from weft.plan.window import to_micros
 from weft.state.bucket import Bucket
@@ -20,14 +21,16 @@ def horizons(
     stores: Mapping[QueryId, tuple[StoreId, ...]],
     watermarks: Mapping[str, int],
     closed: Mapping[tuple[str, ...], int] | None = None,
+    *,
+    stored: Iterable[StoredJoin] = (),
 ) -> Horizons:
     """How far back each live query reaches in each of its stores.
 
     `stores` gives the stores of a query's relations by query id. A stored tuple of a relation is met by future tuples
     of the others, which are not older than their streams' watermarks. An aggregation
     reaches back to the windows that have not ended: `closed` says up to where they are, by streams; None stands for
-    time zero, to see how long reaches are. Sessions can go on for ever; which do is known only to those who look
-    (`Manifest.open`).
+    time zero, to see how long reaches are. Intermediate results (`stored`) reach as far back as their tuples. Sessions
+    can go on for ever; which do is known only to those who look (`Manifest.open`).
     """
     found: dict[StoreId, dict[int | None, int]] = defaultdict(lambda: defaultdict(int))
     for live in queries:
@@ -38,6 +41,9 @@ def horizons(
         if len(live.query.relations) > 1:
             for number, store in enumerate(stores[live.record.id]):
                 found[store][_oldest_met(live.query, number, watermarks)] |= 1 << live.slot
+        for each in stored:
+            if each.slots >> live.slot & 1:
+                found[each.id][_oldest_combined(live.query, each, watermarks)] |= 1 << live.slot
     return {store: [(oldest, Slots(mask)) for oldest, mask in rows.items()] for store, rows in found.items()}
 
 
@@ -51,6 +57,13 @@ def _oldest_met(query: BoundQuery, relation: int, watermarks: Mapping[str, int])
                 return None
             oldest.append(newest_late - reach)
     return min(oldest)
+
+
+def _oldest_combined(query: BoundQuery, stored: StoredJoin, watermarks: Mapping[str, int]) -> int | None:
+    """The same for intermediate results, whose time is that of their oldest tuple."""
+    inputs = inputs_of(query)
+    oldest = [_oldest_met(query, inputs.index(each), watermarks) for each in stored.inputs]
+    return None if None in oldest else min(each for each in oldest if each is not None)
 
 
 _NOTHING = 2**62
