@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import TypeMismatch, UnsupportedQuery
-from weft.plan.expression import Opaque, conjuncts
+from weft.plan.expression import Opaque, conjuncts, parts_of, to_sql
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
 from weft.runtime.results import expression_types
@@ -33,12 +33,24 @@ def check_types(query: BoundQuery, streams: Mapping[str, Stream], spark: Any) ->
 
 def _check_supported(query: BoundQuery) -> None:
     """The front end knows more joins than there are operators for."""
-    if query.is_multiway or query.needs_theta:
-        many = f"joins of {len(query.relations)} relations"
-        what = many if query.is_multiway else "joins with other conditions than equalities"
+    if not query.is_probed:
+        return
+    what = f"joins of {len(query.relations)} relations" if query.is_multiway else "joins by other conditions than ="
+    if query.aggregation is not None:
         raise UnsupportedQuery(
-            f"{what} are not supported yet", hint="For now, at most two relations can be joined, and by equalities."
+            f"aggregates over {what} are not supported yet",
+            hint="Aggregate over one relation, or over two that are joined by equalities alone.",
         )
+    if query.session is not None:
+        raise UnsupportedQuery(
+            f"session windows in {what} are not supported", hint="Use [RANGE …], or join two relations by equalities."
+        )
+    for condition in query.conditions:
+        if any(isinstance(part, Opaque) for part in parts_of(condition.expression)):
+            raise UnsupportedQuery(
+                f"condition {to_sql(condition.expression)} uses a function that only Spark computes",
+                hint="Between relations, use comparisons, arithmetic and the functions that weft computes itself.",
+            )
 
 
 def _result_fields(query: BoundQuery, streams: Mapping[str, Stream]) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from uuid import uuid4
 from weft.engine.idle import Idleness
 from weft.engine.inventory import Inventory
 from weft.engine.registry import load_streams, save_stream
-from weft.engine.reports import ended_windows, gather, rates_of
+from weft.engine.reports import ended_windows, flows_of, gather, rates_of
 from weft.engine.roster import Request, Roster
 from weft.errors import StateCorrupt
 from weft.optimize.multiway import Planner, plan_probes, weave_probes
@@ -52,6 +52,8 @@ class Core:
         self.next_batch = 0
         self.running: int | None = None
         self._task: BatchTask | None = None
+        self.flows: dict[str, tuple[int, int]] = {}
+        """For each probe of the last batch: combinations that came to it, and those it made."""
         self._idleness = Idleness()
         self._journal = Journal(directory)
         self._plan: SharedPlan | None = None
@@ -186,6 +188,7 @@ class Core:
             self._journal.write_manifest(manifest)
             self._fold_manifest(manifest)
             self.running = None
+            self.flows = flows_of(reports)
             self._idleness.note(name for name, totals in manifest.streams if totals.rows)
             self._collect()
             if batch % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1:

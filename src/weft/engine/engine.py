@@ -158,7 +158,7 @@ class Engine:
 
     def explain(self) -> str:
         """The shared plan as text."""
-        return explain_plan(self.core.plan)
+        return explain_plan(self.core.plan, self.core.flows)
 
     # ---- running
 

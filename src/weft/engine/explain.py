@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from weft.engine.explain_trees import Flows, explain_probed, explain_probes
 from weft.optimize.slices import slice_sides
 from weft.optimize.weave import is_swapped, sides_of
 from weft.plan.changelog import LiveQuery, QueryRecord, Slots
@@ -16,11 +17,12 @@ from weft.plan.window import window_text
 _MANY = 8
 
 
-def explain_plan(plan: SharedPlan) -> str:
-    """All streams, stores and joins with the queries they serve."""
+def explain_plan(plan: SharedPlan, flows: Flows | None = None) -> str:
+    """All streams, stores and joins with the queries they serve; `flows` is what probes had to do in the last batch."""
     lines = [
         f"shared plan: {len(plan.queries)} queries, {len(plan.stores) + len(plan.slice_stores)} stores, "
         f"{len(plan.joins) + len(plan.session_joins)} joins, {len(plan.aggregates)} aggregates, "
+        f"{sum(1 for _ in plan.probes.probes())} probes, "
         f"query-sets of {plan.words} x 64 bits"
     ]
     for store in plan.stores:
@@ -41,6 +43,7 @@ def explain_plan(plan: SharedPlan) -> str:
     for aggregate in plan.aggregates:
         lines.append(f"  aggregate {aggregate.id}: from {' x '.join(f'slices {store}' for store in aggregate.stores)}")
         lines.append(f"    serves {_names(plan, aggregate.slots)}")
+    lines += explain_probes(plan, flows or {}, lambda slots: _names(plan, slots))
     return "\n".join(lines)
 
 
@@ -73,7 +76,9 @@ def explain_query(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> s
             lines.append(
                 f"    store {store.id}: {_store_text(store)}; shared with {_others(plan, store.slots, record)}"
             )
-    if query.is_join:
+    if query.is_probed:
+        lines += explain_probed(record, query, plan, others=lambda slots: _others(plan, slots, record))
+    elif query.is_join:
         left, right = (sides[1], sides[0]) if is_swapped(sides) else (sides[0], sides[1])
         assert left.index is not None and right.index is not None
         identity = (left.store, left.index.id, right.store, right.index.id)

@@ -57,6 +57,16 @@ def stage_seconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
+def flows_of(reports: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """For each probe, over all tasks: combinations that came to it, and those it made."""
+    found: dict[str, tuple[int, int]] = {}
+    for report in reports:
+        for probe, (came, made) in report.get("sent", {}).items():
+            before = found.get(probe, (0, 0))
+            found[probe] = (before[0] + came, before[1] + made)
+    return found
+
+
 RATE_BATCHES = 20
 """Batches that a stream's rate is taken from."""
 

@@ -117,17 +117,17 @@ def test_a_partition_without_news_reads_nothing(harness: CoreHarness) -> None:
     for path in harness.core.directory.path("data").rglob("*.arrow"):
         path.unlink()
     for partition in range(4):
-        (report,) = probe_stage(*begun, partition, items=[])
+        ((_, report),) = probe_stage(*begun, partition, items=[])
         assert json.loads(report)["pairs"] == 0
 
 
 def test_reports_of_tag_tasks_pass_through(harness: CoreHarness) -> None:
     begun = harness.core.begin(0, partitions=2)
     assert begun is not None
-    found = list(probe_stage(*begun, 0, items=[b'{"tag":1}', b'{"tag":2}']))
+    found = [report for _, report in probe_stage(*begun, 0, items=[b'{"tag":1}', b'{"tag":2}'])]
     assert found[:2] == [b'{"tag":1}', b'{"tag":2}']
     assert json.loads(found[2])["merged_away"] == []
-    assert "merged_away" not in json.loads(next(probe_stage(*begun, 1, items=[])))
+    assert "merged_away" not in json.loads(next(probe_stage(*begun, 1, items=[]))[1])
 
 
 def test_the_reports_of_a_batch_name_every_file_it_wrote(harness: CoreHarness) -> None:
