@@ -57,7 +57,7 @@ def to_duckdb(query: QuerySpec, life: Life) -> str:
 def _matches(query: QuerySpec, life: Life, columns: list[str]) -> str:
     """These columns of every combination of tuples, once per window it is reported in."""
     relations = [_relation(query, side, life) for side in range(len(query.relations))]
-    conditions = [*_keys(query), *_pair(query)]
+    conditions = [*_keys(query), *(predicate_sql(each, _DIALECT) for each in query.conditions), *_times(query)]
     if (window := query.sliding) is not None:
         # One candidate more than needed on either side: the conditions decide, not how DuckDB rounds a division.
         bounds = f"(r0._t - {window.size}) // {window.slide} - 2, r0._t // {window.slide} + 2"
@@ -87,15 +87,16 @@ def _keys(query: QuerySpec) -> list[str]:
     return [f"{scalar_sql(key.left, _DIALECT)} = {scalar_sql(key.right, _DIALECT)}" for key in query.keys]
 
 
-def _pair(query: QuerySpec) -> list[str]:
-    """What the windows and interval conditions say about the times of two tuples."""
+def _times(query: QuerySpec) -> list[str]:
+    """What the windows and interval conditions say about the times of several tuples."""
     if len(query.relations) == 1:
         return []
     conditions = []
+    latest = f"greatest({', '.join(f'r{side}._t' for side in range(len(query.relations)))})"
     for side, relation in enumerate(query.relations):
         match relation.window:
             case Range(size=size):
-                conditions.append(f"r{side}._t > greatest(r0._t, r1._t) - {size}")
+                conditions.append(f"r{side}._t > {latest} - {size}")
             case Sliding() | Unbounded() | Session() | None:
                 pass
             case _:
@@ -226,6 +227,10 @@ def _plain_column(column: Col) -> str:
     return f'"{column.name}"'
 
 
+def _shifted(column: str, micros: int) -> str:
+    return f"({column} + to_microseconds({micros}))"
+
+
 def duckdb_literal(literal: Lit) -> str:
     """A constant in DuckDB's syntax."""
     value = literal.value
@@ -245,5 +250,5 @@ def duckdb_literal(literal: Lit) -> str:
 
 
 _NULL_SAFE = "IS NOT DISTINCT FROM"
-_DIALECT = Dialect(_column, duckdb_literal, _NULL_SAFE)
-_PLAIN = Dialect(_plain_column, duckdb_literal, _NULL_SAFE)
+_DIALECT = Dialect(_column, duckdb_literal, _NULL_SAFE, _shifted)
+_PLAIN = Dialect(_plain_column, duckdb_literal, _NULL_SAFE, _shifted)

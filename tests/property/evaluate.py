@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, assert_never
 
@@ -19,10 +20,12 @@ from tests.property.spec import (
     Length,
     Like,
     Lit,
+    Mixed,
     Not,
     Or,
     Predicate,
     Scalar,
+    Shift,
     Truth,
     Value,
 )
@@ -43,12 +46,18 @@ def value_of(scalar: Scalar, row: Tuple) -> Value:
         case Length(of=of):
             text = row[of.name]
             return None if text is None else len(str(text))
+        case Mixed(op=op, left=first, right=second):
+            return _arithmetic(op, value_of(first, row), value_of(second, row))
+        case Shift(of=of, micros=micros):
+            instant = row[of.name]
+            assert instant is None or isinstance(instant, datetime)
+            return None if instant is None else instant + timedelta(microseconds=micros)
         case _:
             assert_never(scalar)
 
 
 def _arithmetic(op: str, left: Value, right: Value) -> Value:
-    if left is None:
+    if left is None or right is None:
         return None
     assert isinstance(left, int)
     assert isinstance(right, int)
@@ -72,7 +81,7 @@ def holds(predicate: Predicate, row: Tuple) -> Truthness:
             return compare(op, value_of(left, row), value_of(right, row))
         case Between(value=value, low=low, high=high):
             given = value_of(value, row)
-            return _all((compare(">=", given, low.value), compare("<=", given, high.value)))
+            return _all((compare(">=", given, value_of(low, row)), compare("<=", given, value_of(high, row))))
         case In(value=value, options=options, negated=negated):
             given = value_of(value, row)
             found = _any(tuple(compare("=", given, option.value) for option in options))

@@ -14,15 +14,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
 from tests.property.features import Features
 from tests.property.harness_api import OpenHarness
 from tests.property.reference import reference_for
 from tests.property.run import play
-from tests.property.shrink import describe, shrink
+from tests.property.shrink import Fails, describe, shrink
 from tests.property.workload import SMALL, Schedule, Sizes, draw_schedule
 
 EngineFor = Callable[[Schedule], OpenHarness]
+
+
+class Shrink(Protocol):
+    """Makes a failing schedule smaller."""
+
+    def __call__(self, schedule: Schedule, fails: Fails, *, seconds: float) -> Schedule:
+        """A schedule that fails."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,8 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     seed = first = options.seed
     while monotonic() < until and seed - first < options.count:
         schedule = draw_schedule(seed, sizes)
-        if (error := _play(schedule, engine_for)) is not None:
-            _report(schedule, error, engine_for, seconds=options.shrink)
+        if (error := attempt(schedule, engine_for)) is not None:
+            report(schedule, error, engine_for, seconds=options.shrink)
             return 1
         seed += 1
         if (seed - first) % 100 == 0:
@@ -76,7 +84,8 @@ def _engine_for(module: str) -> EngineFor:
     return lambda schedule: open_harness
 
 
-def _play(schedule: Schedule, engine_for: EngineFor) -> Exception | None:
+def attempt(schedule: Schedule, engine_for: EngineFor) -> Exception | None:
+    """What playing a schedule raises, None if it passes."""
     with tempfile.TemporaryDirectory(prefix="weft-fuzz-") as directory:
         try:
             play(schedule, engine_for(schedule), Path(directory) / "state")
@@ -85,16 +94,19 @@ def _play(schedule: Schedule, engine_for: EngineFor) -> Exception | None:
     return None
 
 
-def _report(schedule: Schedule, error: Exception, engine_for: EngineFor, *, seconds: float) -> None:
+def report(
+    schedule: Schedule, error: Exception, engine_for: EngineFor, *, seconds: float, shrink: Shrink = shrink
+) -> None:
+    """Print an error and the smallest schedule found in time that raises the like."""
     traceback.print_exception(error)
     print(f"seed {schedule.seed} failed; making it smaller for up to {seconds:.0f} s", flush=True)
 
     def fails(smaller: Schedule) -> bool:
-        return type(_play(smaller, engine_for)) is type(error)
+        return type(attempt(smaller, engine_for)) is type(error)
 
     smallest = shrink(schedule, fails, seconds=seconds)
     print(describe(smallest))
-    last = _play(smallest, engine_for)
+    last = attempt(smallest, engine_for)
     print(f"{type(last).__name__}: {last}")
 
 

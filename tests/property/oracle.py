@@ -94,11 +94,11 @@ class Oracle:
         tops = {name: [top for batch, top in self._tops[name] if batch < end] for name in query.streams}
         return min(max(seen) - self._lateness[name] for name, seen in tops.items()) if all(tops.values()) else None
 
-    def rows(self, query: QuerySpec, lifetime: Lifetime) -> list[Row]:
-        """The query's result, in no particular order."""
+    def rows(self, query: QuerySpec, lifetime: Lifetime, *, most: int | None = None) -> list[Row]:
+        """The query's result, or `most` rows of it, in no particular order."""
         start, watermark = self._start_micros(query, lifetime.first), self.watermark(query, lifetime.end)
         sql = to_duckdb(query, Life(lifetime.first, lifetime.end, start, watermark))
-        rows = self._database.execute(sql).fetchall()
+        rows = self._database.execute(sql if most is None else f"{sql} LIMIT {most}").fetchall()
         edges = [index for index, output in enumerate(query.outputs) if isinstance(output, WindowEdge)]
         return [_with_instants(row, edges) for row in rows] if edges else rows
 

@@ -28,7 +28,7 @@ class Running:
 
     query: QuerySpec
     start: int | None
-    kept: tuple[list[Arrived], list[Arrived]] = field(default_factory=lambda: ([], []))
+    kept: tuple[list[Arrived], ...] = field(default_factory=lambda: ([], []))
     waiting: list[Match] = field(default_factory=list)
     watermark: int | None = None
     emitted: list[Row] = field(default_factory=list)

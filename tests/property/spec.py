@@ -45,7 +45,24 @@ class Length:
     of: Col
 
 
-Scalar = Col | Lit | Arith | Length
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """`left op right` with op + or -, over several relations; both are integers too small to overflow."""
+
+    op: str
+    left: Scalar
+    right: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A timestamp moved by so many microseconds."""
+
+    of: Col
+    micros: int
+
+
+Scalar = Col | Lit | Arith | Length | Mixed | Shift
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +79,8 @@ class Between:
     """`low <= value <= high`."""
 
     value: Scalar
-    low: Lit
-    high: Lit
+    low: Scalar
+    high: Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +150,7 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Younger than `size` microseconds before the latest tuple of the pair."""
+    """Younger than `size` microseconds before the latest tuple of the combination."""
 
     size: int
 
@@ -246,13 +263,17 @@ class Style:
     unqualified: bool
     star: bool
     aliased: bool
+    commas: bool = False
+    """Relations after FROM with commas between them, and all that joins them in WHERE."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
     """A selection over one relation, an equi-join of two, or, with `grouping`, an aggregation over either.
 
-    Windows are alike on both relations or ranges and unbounded; an aggregation's are sliding or sessions.
+    A join of several relations, or by anything but equalities, has `conditions` over several relations each, and
+    neither keys nor interval. Windows are alike on all relations or ranges and unbounded; an aggregation's are sliding
+    or sessions.
     """
 
     name: str
@@ -262,6 +283,7 @@ class QuerySpec:
     outputs: tuple[OutputColumn, ...]
     style: Style
     grouping: Grouping | None = None
+    conditions: tuple[Predicate, ...] = ()
 
     @property
     def sliding(self) -> Sliding | None:
@@ -306,6 +328,10 @@ def type_of(scalar: Scalar) -> DataType:
             return type_
         case Arith(left=left):
             return left.type
+        case Mixed(left=of):
+            return type_of(of)
+        case Shift():
+            return TIMESTAMP
         case Length():
             return INT
         case _:
@@ -317,8 +343,10 @@ def relation_of(scalar: Scalar) -> int:
     match scalar:
         case Col(relation=relation):
             return relation
-        case Arith(left=column) | Length(of=column):
+        case Arith(left=column) | Length(of=column) | Shift(of=column):
             return column.relation
+        case Mixed():
+            raise ValueError(f"over several relations: {scalar}")
         case Lit():
             return 0
         case _:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import assert_never
 
+from tests.property.columns import relations_in
 from tests.property.spec import (
     And,
     Arith,
@@ -23,6 +24,7 @@ from tests.property.spec import (
     Length,
     Like,
     Lit,
+    Mixed,
     Not,
     Or,
     OutputColumn,
@@ -33,6 +35,7 @@ from tests.property.spec import (
     RelationSpec,
     Scalar,
     Session,
+    Shift,
     Sliding,
     Truth,
     Unbounded,
@@ -44,11 +47,12 @@ from weft.plan.types import TIMESTAMP, Kind
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Where dialects differ: names, constants and the NULL-safe equality."""
+    """Where dialects differ: names, constants, the NULL-safe equality and timestamps moved by microseconds."""
 
     column: Callable[[Col], str]
     literal: Callable[[Lit], str]
     null_safe: str
+    shifted: Callable[[str, int], str]
 
 
 def scalar_sql(scalar: Scalar, dialect: Dialect) -> str:
@@ -62,6 +66,10 @@ def scalar_sql(scalar: Scalar, dialect: Dialect) -> str:
             return f"({dialect.column(left)} {op} {dialect.literal(right)})"
         case Length(of=of):
             return f"length({dialect.column(of)})"
+        case Mixed(op=op, left=first, right=second):
+            return f"({scalar_sql(first, dialect)} {op} {scalar_sql(second, dialect)})"
+        case Shift(of=of, micros=micros):
+            return dialect.shifted(dialect.column(of), micros)
         case _:
             assert_never(scalar)
 
@@ -73,7 +81,8 @@ def predicate_sql(predicate: Predicate, dialect: Dialect) -> str:
             symbol = dialect.null_safe if op == "<=>" else op
             return f"({scalar_sql(left, dialect)} {symbol} {scalar_sql(right, dialect)})"
         case Between(value=value, low=low, high=high):
-            return f"({scalar_sql(value, dialect)} BETWEEN {dialect.literal(low)} AND {dialect.literal(high)})"
+            ends = f"{scalar_sql(low, dialect)} AND {scalar_sql(high, dialect)}"
+            return f"({scalar_sql(value, dialect)} BETWEEN {ends})"
         case In(value=value, options=options, negated=negated):
             listed = ", ".join(dialect.literal(option) for option in options)
             return f"({scalar_sql(value, dialect)} {_not(negated)}IN ({listed}))"
@@ -104,21 +113,35 @@ def weft_sql(query: QuerySpec) -> str:
     bracketed = query.grouping is None or not query.grouping.in_group_by
     relations = [_relation_sql(relation, bracketed=bracketed) for relation in query.relations]
     predicates = [predicate_sql(r.predicate, dialect) for r in query.relations if r.predicate is not None]
-    text = f"SELECT {_outputs_sql(query, dialect)} FROM {relations[0]}"
-    if len(relations) == 2:
-        conditions = [_key_sql(key, dialect) for key in query.keys] + _interval_sql(query)
-        if query.style.predicates_in_on:
-            conditions, predicates = conditions + predicates, []
-        text += f" JOIN {relations[1]} ON {' AND '.join(conditions)}"
-    text += f" WHERE {' AND '.join(predicates)}" if predicates else ""
+    joining = [_joining_sql(query, number, dialect) for number in range(len(relations))]
+    if query.style.predicates_in_on and len(relations) > 1:
+        joining[-1] += predicates
+        predicates = []
+    if query.style.commas:
+        predicates = [*(condition for conditions in joining for condition in conditions), *predicates]
+        source = ", ".join(relations)
+    else:
+        joins = zip(relations[1:], joining[1:], strict=True)
+        source = relations[0] + "".join(f" JOIN {relation}{_clause('ON', on)}" for relation, on in joins)
+    text = f"SELECT {_outputs_sql(query, dialect)} FROM {source}{_clause('WHERE', predicates)}"
     return text + _grouping_sql(query, dialect)
+
+
+def _joining_sql(query: QuerySpec, number: int, dialect: Dialect) -> list[str]:
+    """What joins a relation with those before it."""
+    pairs = [_key_sql(key, dialect) for key in query.keys] + _interval_sql(query) if number == 1 else []
+    return pairs + [predicate_sql(each, dialect) for each in query.conditions if max(relations_in(each)) == number]
+
+
+def _clause(word: str, conditions: list[str]) -> str:
+    return f" {word} {' AND '.join(conditions)}" if conditions else ""
 
 
 def _spark(query: QuerySpec) -> Dialect:
     def column(col: Col) -> str:
         return col.name if query.style.unqualified else f"{query.relations[col.relation].qualifier}.{col.name}"
 
-    return Dialect(column, spark_literal, "<=>")
+    return Dialect(column, spark_literal, "<=>", _shifted)
 
 
 def _relation_sql(relation: RelationSpec, *, bracketed: bool) -> str:

@@ -97,10 +97,16 @@ def draw_schedule(seed: int, sizes: Sizes) -> Schedule:
     random = Random(seed)
     world = draw_world(random)
     streams = draw_streams(random, world)
-    inputs = _draw_inputs(random, streams, world, sizes)
-    cast = _Cast(random, streams, world, sizes.features)
+    inputs = draw_inputs(random, streams, world, sizes)
     crowd = random.random() < sizes.crowds
     partitions = random.randint(1, sizes.partitions)
+    steps = draw_steps(Cast(random, streams, world, sizes.features), inputs, sizes, crowd=crowd)
+    return Schedule(seed, streams, partitions, steps)
+
+
+def draw_steps(cast: Cast, inputs: Sequence[Input], sizes: Sizes, *, crowd: bool = False) -> tuple[Step, ...]:
+    """The input batch by batch, with requests before, crashes during and restarts and checks after batches."""
+    random = cast.random
     steps: list[Step] = []
     for index, batch in enumerate(inputs):
         steps += _draw_crowd(cast, index) if crowd else _draw_requests(cast, sizes)
@@ -112,11 +118,11 @@ def draw_schedule(seed: int, sizes: Sizes) -> Schedule:
         if cast.everyone and random.random() < 0.3:
             steps.append(Check((random.choice(cast.everyone),)))
     steps.append(Check(tuple(cast.everyone)))
-    return Schedule(seed, streams, partitions, tuple(steps))
+    return tuple(steps)
 
 
 @dataclass(slots=True)
-class _Cast:
+class Cast:
     """Who is live while a schedule is being drawn."""
 
     random: Random
@@ -128,10 +134,11 @@ class _Cast:
     free: list[str] = field(default_factory=list)
     everyone: list[str] = field(default_factory=list)
     models: list[QuerySpec] = field(default_factory=list)
+    batch: int = 0
 
     def create(self, count: int) -> Create:
         """A request for so many queries, some under the name of one dropped earlier."""
-        queries = tuple(self._draw(self._name()) for _ in range(count))
+        queries = tuple(self.draw(self._name()) for _ in range(count))
         self.live += [query.name for query in queries]
         return Create(queries, together=count > 1 and self.random.random() < 0.7)
 
@@ -145,8 +152,9 @@ class _Cast:
         """Drops have taken effect, so their names are free."""
         self.free += self.leaving
         self.leaving.clear()
+        self.batch += 1
 
-    def _draw(self, name: str) -> QuerySpec:
+    def draw(self, name: str) -> QuerySpec:
         """A query, now and then one that can share all the work of an earlier aggregation but the filter."""
         if self.models and self.random.random() < 0.35:
             model = self.random.choice(self.models)
@@ -163,7 +171,7 @@ class _Cast:
         return self.everyone[-1]
 
 
-def _draw_requests(cast: _Cast, sizes: Sizes) -> list[Step]:
+def _draw_requests(cast: Cast, sizes: Sizes) -> list[Step]:
     random = cast.random
     steps: list[Step] = []
     while cast.live and random.random() < 0.15:
@@ -175,7 +183,7 @@ def _draw_requests(cast: _Cast, sizes: Sizes) -> list[Step]:
     return steps
 
 
-def _draw_crowd(cast: _Cast, index: int) -> list[Step]:
+def _draw_crowd(cast: Cast, index: int) -> list[Step]:
     """Now more queries than one word of a query-set holds, now a few, and again."""
     random = cast.random
     if index % 3 == 0:
@@ -191,7 +199,8 @@ def _draw_crashes(random: Random, sizes: Sizes) -> tuple[Crash, ...]:
     return tuple(Crash(random.choice(CRASH_POINTS), random.randint(1, sizes.partitions)) for _ in range(count))
 
 
-def _draw_inputs(random: Random, streams: Sequence[Stream], world: World, sizes: Sizes) -> list[Input]:
+def draw_inputs(random: Random, streams: Sequence[Stream], world: World, sizes: Sizes) -> list[Input]:
+    """Rows of every stream, cut into batches and pieces."""
     batches = random.randint(1, sizes.batches)
     inputs: list[dict[str, Pieces]] = [{} for _ in range(batches)]
     for stream in streams:

@@ -87,6 +87,14 @@ def columns_of(expression: Expression) -> frozenset[str]:
             assert_never(expression)
 
 
+def parts_of(expression: Expression) -> Iterator[Expression]:
+    """The expression and all it is made of."""
+    yield expression
+    if isinstance(expression, Call):
+        for arg in expression.args:
+            yield from parts_of(arg)
+
+
 def rename_columns(expression: Expression, name: Callable[[str], str]) -> Expression:
     """The same expression over columns of other names; an `Opaque`, being text, cannot be renamed."""
     match expression:
