@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numba as nb
 import numpy as np
@@ -43,6 +44,10 @@ class Side:
     t: Times
     sets: Words
     rows: Rows | None = None
+
+    def order(self) -> Rows:
+        """The row numbers in index order."""
+        return np.arange(len(self.h), dtype=np.int32) if self.rows is None else self.rows
 
 
 def join_pairs(left: Side, right: Side, table: WindowTable, mask: Words) -> tuple[Rows, Rows]:
@@ -87,6 +92,7 @@ def _lane(side: Side) -> _Lane:
     return frozen(side.h, np.uint64), frozen(side.t, np.int64), frozen(side.sets, np.uint64), frozen(rows, np.int32)
 
 
+@lru_cache(maxsize=256)
 def _windows(table: WindowTable) -> _Windows:
     sizes, starts = table.sizes, table.starts
     distances = (

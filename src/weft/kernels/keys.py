@@ -119,6 +119,9 @@ def frozen(array: npt.NDArray[Any], dtype: type[_Scalar]) -> npt.NDArray[_Scalar
     Numba compiles anew for each combination of these, so that a memory-mapped and a fresh array would
     otherwise cost one compilation each.
     """
+    flags = array.flags
+    if array.dtype == dtype and flags.c_contiguous and flags.aligned and not flags.writeable:
+        return array
     view = np.require(array, dtype, ("C", "A")).view()
     view.flags.writeable = False
     return view

@@ -7,7 +7,7 @@ the members of a combination no more than keys and the columns its conditions co
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,14 @@ from weft.state.combination import Combinations, Member
 Array = np.ndarray[Any, Any]
 Pairs = tuple[Array, Array]
 _Sortable = tuple[Array, Array | None] | None
+
+
+class Timed(Protocol):
+    """Something with event times."""
+
+    @property
+    def time(self) -> Array:
+        """By row."""
 
 
 class Conditions:
@@ -95,13 +103,14 @@ class Hop:
         self.left = left
         self._conditions = conditions
         self._parts = parts
+        self._spans = [(int(each.time.min()), int(each.time.max())) for each in left.members]
         self._hashes: dict[Equality, tuple[Array, Array]] = {}
         self._keys: dict[Equality, list[pa.Array]] = {}
         self._values: dict[Comparison, _Sortable] = {}
 
     def matches(self, seen: Seen) -> Iterator[Combinations]:
         """The combinations of what it brings with what is seen, as far as some query wants them."""
-        if seen.span is not None and not self._may_match(seen):
+        if not self._may_match(seen):
             return
         candidates = self._by_key(seen) if self.probe.route is not None else self._by_value(seen)
         for pairs in candidates:
@@ -112,14 +121,11 @@ class Hop:
     # ---- candidates
 
     def _may_match(self, seen: Seen) -> bool:
-        assert seen.span is not None
-        (added,) = self.probe.added
-        oldest, newest = seen.span
+        """Whether by their times some of them can be together."""
         return all(
-            self.program.windows[member, added].reachable(
-                min_l=int(each.time.min()), max_l=int(each.time.max()), min_r=oldest, max_r=newest
-            )
-            for member, each in zip(self.probe.members, self.left.members, strict=True)
+            self.program.windows[member, added].reachable(min_l=first, max_l=last, min_r=oldest, max_r=newest)
+            for member, (first, last) in zip(self.probe.members, self._spans, strict=True)
+            for added, (oldest, newest) in zip(self.probe.added, seen.spans, strict=True)
         )
 
     def _by_key(self, seen: Seen) -> Iterator[Pairs]:
@@ -137,7 +143,7 @@ class Hop:
         rows = seen.share()
         if len(rows) == 0:
             return
-        stored = [member.take(rows) for member in seen.rows.members]
+        stored = [member.take(rows) for member in seen.members]
         values: dict[str, _Sortable] = {}
         bounds = [bound for each in self.probe.comparisons if (bound := self._bound(each, stored, values)) is not None]
         for each, other, table in self._distances(self.left.members, stored):
@@ -148,7 +154,7 @@ class Hop:
         ):
             yield ia, rows[ib]
 
-    def _distances(self, left: Sequence[Member], right: Sequence[Member]) -> list[tuple[Array, Array, WindowTable]]:
+    def _distances(self, left: Sequence[Member], right: Sequence[Timed]) -> list[tuple[Array, Array, WindowTable]]:
         return [
             (left[at].time, right[to].time, self.program.windows[member, added])
             for to, added in enumerate(self.probe.added)
@@ -191,39 +197,39 @@ class Hop:
 
     def _qualified(self, seen: Seen, pairs: Pairs) -> Combinations:
         """The pairs that some query wants, as combinations."""
-        left, right, words = self.left, seen.rows, self.program.words
-        distances = self._distances(left.members, right.members)
+        left, words = self.left, self.program.words
+        distances = self._distances(left.members, seen.members)
         mask = to_words(seen.mask, words)
-        sets = combine_sets(left.sets, resized(right.sets, words), mask, pairs=pairs, distances=distances)
+        sets = combine_sets(left.sets, resized(seen.sets, words), mask, pairs=pairs, distances=distances)
         kept = np.flatnonzero(sets.any(axis=1))
         if len(kept):
-            kept = kept[self._equal(right, (pairs[0][kept], pairs[1][kept]))]
-        found = self._joined(right, (pairs[0][kept], pairs[1][kept]), sets[kept])
+            kept = kept[self._equal(seen, (pairs[0][kept], pairs[1][kept]))]
+        found = self._joined(seen, (pairs[0][kept], pairs[1][kept]), sets[kept])
         for each in self.probe.comparisons:
             if len(found):
                 found = self._conditions.true(found, self.probe.joined, each.expression)
         return found
 
-    def _joined(self, right: Combinations, pairs: Pairs, sets: Array) -> Combinations:
+    def _joined(self, seen: Seen, pairs: Pairs, sets: Array) -> Combinations:
         ia, ib = pairs
         members = {each: self.left.members[at].take(ia) for at, each in enumerate(self.probe.members)}
-        members |= {each: right.members[at].take(ib) for at, each in enumerate(self.probe.added)}
+        members |= {each: seen.members[at].take(ib) for at, each in enumerate(self.probe.added)}
         hashes = None if self.left.hashes is None else self.left.hashes[ia]
         return Combinations(tuple(members[each] for each in self.probe.joined), sets, hashes)
 
-    def _equal(self, right: Combinations, pairs: Pairs) -> Array:
+    def _equal(self, seen: Seen, pairs: Pairs) -> Array:
         """For which pairs all equalities hold, hash collisions told apart."""
         same = np.ones(len(pairs[0]), np.bool_)
         for each in self.probe.equalities:
             hashes, valid = self._left_hashes(each)
-            stored = right.members[self.probe.added.index(each.right)].take(pairs[1])
+            stored = seen.members[self.probe.added.index(each.right)].take(pairs[1])
             others, others_valid = self._parts.hashes(stored, each.right_index)
             same &= valid[pairs[0]] & others_valid & (hashes[pairs[0]] == others)
         route = () if self.probe.route is None else (self.probe.route,)
         for each in (*self.probe.equalities, *route):
             if not each.left_index.exact and same.any():
                 rows = np.flatnonzero(same)
-                stored = right.members[self.probe.added.index(each.right)].take(pairs[1][rows])
+                stored = seen.members[self.probe.added.index(each.right)].take(pairs[1][rows])
                 columns = [self._parts.column(stored, name) for name in each.right_index.columns()]
                 counted = np.arange(len(rows), dtype=np.int32)
                 same[rows] = equal_rows(self._left_keys(each), columns, pairs[0][rows], counted)

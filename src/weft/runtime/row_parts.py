@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from weft.plan.key import Index
 from weft.state.bucket import PartView, index_hash, index_rows, open_part
-from weft.state.combination import Combinations, Member
+from weft.state.combination import Member
 from weft.state.segment import PartRef
 
 Array = np.ndarray[Any, Any]
@@ -44,13 +44,6 @@ class RowParts:
             ref = self.refs[number]
             self._views[number] = open_part(self._data / ref.path, ref.part)
         return self._views[number]
-
-    def all_rows(self, number: int) -> Combinations:
-        """The rows of a part as combinations of one member each."""
-        view = self.view(number)
-        count = view.rows.num_rows
-        member = Member(np.broadcast_to(np.int32(number), count), np.arange(count, dtype=np.int32), view.times)
-        return Combinations((member,), view.sets)
 
     def times(self, member: Member) -> Array:
         """Event time of each row."""

@@ -22,7 +22,7 @@ from weft.runtime.partition import meaning_of
 from weft.runtime.row_parts import RowParts
 from weft.runtime.task import BatchTask, Program
 from weft.state.bucket import HASH, Bucket, PartView, index_hash, index_rows
-from weft.state.combination import CombinationFile, Combinations, open_combinations, place_id
+from weft.state.combination import CombinationFile, PartMember, StoredMember, open_combinations, place_id
 from weft.state.index_order import order_index
 from weft.state.segment import PartRef
 
@@ -40,24 +40,25 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """Some of a store's contents, by row number; `span` are the first and last event time, if they are known."""
+    """Some of a store's contents, by row number; `spans` are the first and last event time of each member."""
 
-    rows: Combinations
+    members: tuple[StoredMember, ...]
+    sets: Array
     mask: Slots
-    span: tuple[int, int] | None
+    spans: tuple[tuple[int, int], ...]
     source: PartView | CombinationFile
     range: HashRange
     parts: RowParts
 
     def by_key(self, member: int, owner: Input, index: Index) -> Side | None:
         """In the order of a key of one member, cut to this task's range of hashes; None if no row has the key."""
-        time = self.rows.members[member].time
+        time = self.members[member].time
         found = self._indexed(member, owner, index)
         if found is None:
             return None
         hashes, rows = found
         start, end = self.range.span(hashes)
-        return Side(hashes[start:end], time, self.rows.sets, rows[start:end]) if end > start else None
+        return Side(hashes[start:end], time, self.sets, rows[start:end]) if end > start else None
 
     def _indexed(self, member: int, owner: Input, index: Index) -> tuple[Array, Array] | None:
         if isinstance(self.source, PartView):
@@ -68,7 +69,7 @@ class Seen:
         else:
             at = place_id(owner, index)
             if not self.source.has_index(at):
-                each = self.rows.members[member]
+                each = self.members[member].take(np.arange(len(self.sets)))
                 values, valid = self.parts.hashes(each, index)
                 hashes, rows = order_index(values, each.time, None if valid.all() else valid)
             else:
@@ -81,7 +82,7 @@ class Seen:
         if isinstance(self.source, PartView):
             start, end = self.range.span(self.source.column(HASH))
             return np.arange(start, end, dtype=np.int32)
-        return np.arange(self.range.partition, len(self.rows), self.range.partitions, dtype=np.int32)
+        return np.arange(self.range.partition, len(self.sets), self.range.partitions, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +145,9 @@ class StoreViews:
         for number, part in enumerate(bucket.parts):
             if part.rows and part.slots & mask:
                 at = self.parts.number(PartRef(bucket.path, number))
-                span = (part.min_time, part.max_time)
-                yield Seen(self.parts.all_rows(at), mask, span, self.parts.view(at), self.range, self.parts)
+                view = self.parts.view(at)
+                member = PartMember(at, view.times)
+                yield self._seen((member,), mask, ((part.min_time, part.max_time),), view)
 
     def _list(self, probe: Probe, bucket: Bucket) -> Iterator[Seen]:
         mask = self._mask(probe, bucket)
@@ -154,5 +156,14 @@ class StoreViews:
         if bucket.path not in self._files:
             self._files[bucket.path] = open_combinations(Path(self.task.data) / bucket.path)
         file = self._files[bucket.path]
-        rows = file.combinations(slice(None), self.parts.numbers(file.refs))
-        yield Seen(rows, mask, None, file, self.range, self.parts)
+        numbers = self.parts.numbers(file.refs)
+        yield self._seen(tuple(file.member(at, numbers) for at in range(file.members)), mask, file.spans, file)
+
+    def _seen(
+        self,
+        members: tuple[StoredMember, ...],
+        mask: Slots,
+        spans: tuple[tuple[int, int], ...],
+        source: PartView | CombinationFile,
+    ) -> Seen:
+        return Seen(members, source.sets, mask, spans, source, self.range, self.parts)

@@ -142,7 +142,9 @@ def _fill_store(
         wanted, hashes = wanted[order], hashes[order]
         keys = keys.reordered(order)
         columns.append((HASH, pa.array(hashes)))
-        ranges = [hash_range(p, tagged.task.partitions) for p in range(tagged.task.partitions)]
+        # Probed by index, a store need not be cut: fewer parts are fewer probes.
+        pieces = 1 if store.route == TIME_ROUTE else tagged.task.partitions
+        ranges = [hash_range(p, pieces) for p in range(pieces)]
         cuts = np.append(np.searchsorted(hashes, np.array([low for low, _ in ranges], np.uint64)), len(wanted))
     else:
         ranges, cuts = [(0, LAST_HASH)], np.array([0, len(wanted)])

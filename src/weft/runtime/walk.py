@@ -118,15 +118,13 @@ class _Walk:
 
     def _rows(self, probe: Probe, seen: Seen) -> Combinations:
         """Rows that begin a tree: of this task's keys, or all if they are not divided by a key."""
-        rows = seen.rows
+        rows, hashes = np.arange(len(seen.sets), dtype=np.int32), None
         if probe.route is not None:
             side = seen.by_key(0, probe.start, probe.route.left_index)
-            if side is None:
-                return rows.take(np.empty(0, np.int64))
-            assert side.rows is not None
-            rows = Combinations((rows.members[0].take(side.rows),), rows.sets[side.rows], side.h)
+            rows, hashes = (rows[:0], np.empty(0, np.uint64)) if side is None else (side.order(), side.h)
         words = self.program.words
-        return rows.with_sets(resized(rows.sets, words) & to_words(seen.mask, words))
+        sets = resized(np.take(seen.sets, rows, axis=0), words) & to_words(seen.mask, words)
+        return Combinations((seen.members[0].take(rows),), sets, hashes).with_sets(sets)
 
     def _arriving(self, probe: Probe, files: Iterable[Partial]) -> Combinations | None:
         """Combinations from the stage before: those of this task's keys."""

@@ -20,7 +20,7 @@ from weft.plan.probes import Input
 from weft.state.bucket import HASH, SETS, sets_from_arrow, sets_to_arrow, write_bucket
 from weft.state.segment import PartRef
 
-_REFS, _WORDS, _MEMBERS = b"weft.refs", b"weft.words", b"weft.members"
+_REFS, _WORDS, _MEMBERS, _SPANS = b"weft.refs", b"weft.words", b"weft.members", b"weft.spans"
 Array = np.ndarray[Any, Any]
 
 
@@ -35,6 +35,35 @@ class Member:
     def take(self, rows: Array) -> Member:
         """Some of them."""
         return Member(self.part[rows], self.row[rows], self.time[rows])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartMember:
+    """All rows of one part, as members of combinations that are not written out."""
+
+    number: int
+    time: Array
+
+    def take(self, rows: Array) -> Member:
+        """Some of them."""
+        return Member(np.full(len(rows), self.number, np.int32), rows.astype(np.int32, copy=False), self.time[rows])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileMember:
+    """A member of all combinations of a file; `numbers` gives the number of each of the file's references."""
+
+    part: Array
+    row: Array
+    time: Array
+    numbers: Array
+
+    def take(self, rows: Array) -> Member:
+        """Some of them."""
+        return Member(self.numbers[self.part[rows]], self.row[rows], self.time[rows])
+
+
+StoredMember = PartMember | FileMember
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +117,7 @@ def place_id(owner: Input, index: Index) -> str:
 def write_combinations(
     path: Path, found: Combinations, refs: Sequence[PartRef], *, times: bool, indexes: Indexes | None = None
 ) -> int:
-    """Write a list; its part numbers are those of `refs`. Returns the size.
+    """Write a list that is not empty; its part numbers are those of `refs`. Returns the size.
 
     Without `times` they can be read from the rows.
     """
@@ -105,6 +134,7 @@ def write_combinations(
         _REFS: json.dumps([[ref.path, ref.part] for ref in refs]).encode(),
         _WORDS: str(found.sets.shape[1]).encode(),
         _MEMBERS: str(len(found.members)).encode(),
+        _SPANS: json.dumps([[int(each.time.min()), int(each.time.max())] for each in found.members]).encode(),
     }
     return write_bucket(path, batch.schema.with_metadata(described), [batch])
 
@@ -117,6 +147,8 @@ class CombinationFile:
     refs: tuple[PartRef, ...]
     words: int
     members: int
+    spans: tuple[tuple[int, int], ...]
+    """First and last event time of each member."""
 
     @property
     def hashes(self) -> Array:
@@ -141,6 +173,10 @@ class CombinationFile:
         """Part numbers (among the file's own references) and row numbers of a member."""
         return self._column(f"p{member}"), self._column(f"r{member}")
 
+    def member(self, at: int, numbers: Array) -> FileMember:
+        """A member of all of them; `numbers` gives the caller's number of each of the file's references."""
+        return FileMember(*self.rows(at), self._column(f"t{at}"), numbers)
+
     def combinations(self, span: slice, numbers: Array) -> Combinations:
         """A range of them; `numbers` gives the caller's number of each of the file's references."""
         members = tuple(
@@ -160,4 +196,5 @@ def open_combinations(path: Path) -> CombinationFile:
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
     described = reader.schema.metadata
     refs = tuple(PartRef(name, part) for name, part in json.loads(described[_REFS]))
-    return CombinationFile(reader.get_batch(0), refs, int(described[_WORDS]), int(described[_MEMBERS]))
+    spans = tuple((first, last) for first, last in json.loads(described[_SPANS]))
+    return CombinationFile(reader.get_batch(0), refs, int(described[_WORDS]), int(described[_MEMBERS]), spans)
