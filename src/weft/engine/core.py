@@ -14,10 +14,10 @@ from uuid import uuid4
 from weft.engine.idle import Idleness
 from weft.engine.inventory import Inventory
 from weft.engine.registry import load_streams, save_stream
-from weft.engine.reports import ended_windows, flows_of, gather, rates_of
+from weft.engine.reports import ended_windows, flows_of, gather, keys_of, rates_of
 from weft.engine.roster import Request, Roster
 from weft.errors import StateCorrupt
-from weft.optimize.multiway import Planner, plan_probes, weave_probes
+from weft.optimize.multiway import Measured, Planner, plan_probes, weave_probes
 from weft.optimize.probe_plan import ProbePlan
 from weft.optimize.weave import probed_stores, weave
 from weft.plan.changelog import NO_SLOTS, Change, QueryId, slots_of
@@ -32,6 +32,8 @@ from weft.state.journal import Journal, Manifest
 
 TICK = 1
 CHECKPOINT_EVERY = 50
+REPLANNED = frozenset(2 * 4**n for n in range(8))
+"""Batches after a changelog when probe orders are chosen again: by then there are better statistics."""
 _TRIMMED = "trimmed.json"
 
 
@@ -52,6 +54,8 @@ class Core:
         self.next_batch = 0
         self.running: int | None = None
         self._task: BatchTask | None = None
+        self._keys: dict[str, tuple[int, int]] = {}
+        self._changed_at = 0
         self.flows: dict[str, tuple[int, int]] = {}
         """For each probe of the last batch: combinations that came to it, and those it made."""
         self._idleness = Idleness()
@@ -99,6 +103,7 @@ class Core:
     def _fold_change(self, change: Change) -> None:
         self.inventory.forget_meaning(self.roster.fold(change))
         self._plan = self._program = None
+        self._changed_at = change.batch
 
     # ---- the life of a batch
 
@@ -125,7 +130,7 @@ class Core:
             if self._plan is None:
                 queries = sorted(self.roster.live.values(), key=lambda live: live.slot)
                 forest, self._probe_plan = weave_probes(
-                    queries, probed_stores(queries), self.rates(), planner=self._planner, before=self._probe_plan
+                    queries, probed_stores(queries), self.measured(), planner=self._planner, before=self._probe_plan
                 )
                 self._plan = weave(queries, self.streams, probes=forest)
             return self._plan
@@ -138,10 +143,10 @@ class Core:
                 self._program = compile_program(self.plan, self.streams)
             return self._program
 
-    def rates(self) -> dict[str, float]:
-        """Rows per second of event time, by stream, over the batches whose results are kept."""
+    def measured(self) -> Measured:
+        """What plans are made from: rates of the streams and numbers of keys, as the last batches had them."""
         with self.lock:
-            return rates_of(self.inventory.results)
+            return Measured(rates_of(self.inventory.results), dict(self._keys))
 
     def watermarks(self) -> dict[str, int]:
         """Watermark per stream that has seen data, in microseconds."""
@@ -189,6 +194,9 @@ class Core:
             self._fold_manifest(manifest)
             self.running = None
             self.flows = flows_of(reports)
+            self._keys |= keys_of(reports)
+            if self._probe_plan is not None and batch - self._changed_at in REPLANNED:
+                self._plan = self._program = None
             self._idleness.note(name for name, totals in manifest.streams if totals.rows)
             self._collect()
             if batch % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1:

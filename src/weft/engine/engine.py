@@ -17,6 +17,7 @@ from weft.engine.registry import check_name
 from weft.engine.sinks import Deliveries, Sink
 from weft.engine.streams import declare_stream
 from weft.errors import EngineStopped, UnknownQuery, WeftError
+from weft.optimize.multiway import Planner, plan_probes
 from weft.plan.changelog import QueryId
 from weft.plan.stream import IDLE_TIMEOUT, FrameSource, Stream
 from weft.runtime.failures import to_user_error
@@ -34,7 +35,8 @@ class Engine:
     """Many ad-hoc queries over shared streams in one Spark job.
 
     `path` holds everything: a new engine on the same path continues. `partitions` may differ from run to run.
-    `keep_results` bounds the result log: results of batches committed longer ago are freed.
+    `keep_results` bounds the result log: results of batches committed longer ago are freed. `planner` chooses the probe
+    orders of joins of many relations.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Engine:
         partitions: int | None = None,
         spark: Any = None,
         keep_results: str | timedelta | None = None,
+        planner: Planner = plan_probes,
     ) -> None:
         settings = BatchSettings(
             partitions=os.cpu_count() or 1 if partitions is None else partitions,
@@ -51,7 +54,7 @@ class Engine:
         )
         directory = Directory.open(path)
         try:
-            self.core = Core(directory)
+            self.core = Core(directory, planner=planner)
             self._owns_spark = spark is None
             self.spark = local_session() if spark is None else spark
             self._java_lock = JavaLock(self.spark, directory.path("java.lock"))

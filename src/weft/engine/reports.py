@@ -67,6 +67,15 @@ def flows_of(reports: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]
     return found
 
 
+def keys_of(reports: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Rows and distinct keys by store and index, of the largest bucket that the batch has made."""
+    found: dict[str, tuple[int, int]] = {}
+    for report in reports:
+        for place, (rows, distinct) in report.get("tag", {}).get("keys", {}).items():
+            found[place] = max(found.get(place, (0, 0)), (rows, distinct))
+    return found
+
+
 RATE_BATCHES = 20
 """Batches that a stream's rate is taken from."""
 

@@ -94,6 +94,21 @@ def usable(value: float | None, default: float) -> float:
     return min(LARGEST, max(0.0, value))
 
 
+def distinct_keys(rows: int, distinct: int) -> float:
+    """How many keys there are, if so many different ones were among so many rows, all keys being equally frequent."""
+    if distinct <= 0:
+        return 0.0
+    low, high = float(distinct), LARGEST
+    for _ in range(60):  # expected distinct keys grow with the number of keys
+        middle = math.sqrt(low * high)
+        if -middle * math.expm1(-rows / middle) < distinct:
+            low = middle
+        else:
+            high = middle
+    # All different: of more keys than a collision would be likely among, we know nothing.
+    return min(low, max(float(distinct), rows * rows / 2))
+
+
 def _kept(window: Window | None, history: timedelta) -> timedelta:
     match window:
         case None:

@@ -160,7 +160,18 @@ def _fill_store(
     for (low, high), start, end in zip(ranges, cuts[:-1], cuts[1:], strict=True):
         parts.append(_with_indexes(whole.slice(start, end - start), store, keys, slice(start, end)))
         described.append(_describe(low, high, tagged.times[wanted[start:end]], kept_sets[start:end]))
+    if store.route == TIME_ROUTE:
+        _count_keys(tagged.report, store, parts[0])
     return _write(tagged, store, parts, described)
+
+
+def _count_keys(report: TagReport, store: Store, part: pa.RecordBatch) -> None:
+    for index in store.indexes:
+        known = part.num_rows - int(np.count_nonzero(part.column(index_rows(index.id)).to_numpy() < 0))
+        hashes = part.column(index_hash(index.id)).to_numpy()[:known]
+        distinct = int(np.count_nonzero(hashes[1:] != hashes[:-1])) + min(1, known)
+        place = f"{store.id}/{index.id}"
+        report.keys[place] = max(report.keys.get(place, (0, 0)), (known, distinct))
 
 
 def _time_hashes(times: Array) -> tuple[Array, Array | None]:

@@ -33,6 +33,8 @@ class TagReport:
     timeless: int = 0
     max_time: int | None = None
     failures: dict[int, str] = field(default_factory=dict)
+    keys: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Rows and distinct keys of the largest bucket, by store and index: what selectivities are estimated from."""
 
     def to_json(self) -> dict[str, Any]:
         """As it travels through the shuffle."""
@@ -43,6 +45,7 @@ class TagReport:
             "timeless": self.timeless,
             "max_time": self.max_time,
             "failures": {str(slot): message for slot, message in self.failures.items()},
+            "keys": self.keys,
         }
 
 

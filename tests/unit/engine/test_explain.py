@@ -47,5 +47,5 @@ def test_notices_are_shown(harness: CoreHarness) -> None:
 def test_no_queries_are_a_plan_too(harness: CoreHarness) -> None:
     assert (
         explain_plan(harness.core.plan)
-        == "shared plan: 0 queries, 0 stores, 0 joins, 0 aggregates, query-sets of 1 x 64 bits"
+        == "shared plan: 0 queries, 0 stores, 0 joins, 0 aggregates, 0 probes, query-sets of 1 x 64 bits"
     )

@@ -211,5 +211,5 @@ def test_a_predicate_that_fails_on_a_late_row_does_no_harm(harness: CoreHarness)
 
 def test_a_report_travels_as_json() -> None:
     assert TagReport("a", 1, 2, 3, None, {70: "no"}).to_json() == {
-        "stream": "a", "rows": 1, "late": 2, "timeless": 3, "max_time": None, "failures": {"70": "no"},
+        "stream": "a", "rows": 1, "late": 2, "timeless": 3, "max_time": None, "failures": {"70": "no"}, "keys": {},
     }  # fmt: skip
