@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from weft.kernels.hash_space import hash_range
 from weft.plan.probes import Input
+from weft.runtime.aggregate import close_windows, window_limits
 from weft.runtime.probe import probe_partition
 from weft.runtime.store_view import Fresh
 from weft.runtime.tag import tag_table
@@ -53,8 +54,9 @@ def _destinations(program: Program, bucket: Bucket, partitions: int) -> Iterator
 
 
 def probe_stages(program: Program) -> int:
-    """How many probe stages a batch has: one at least, for joins of two relations and the ends of windows."""
-    return max(1, program.probes.stages)
+    """How many probe stages a batch has: one at least, for joins of two relations and the ends of windows; one more
+    for the ends of windows over combinations, which have to be all there."""
+    return max(1, program.probes.stages) + bool(program.combined)
 
 
 def probe_stage(
@@ -78,33 +80,54 @@ def probe_stage(
             program, task, partition, stage=stage, fresh=received.fresh, partials=received.partials
         )  # fmt: skip
         report |= _walk_report(walked, report)
-        yield from _onwards(program, task, walked)
-    if stage < program.probes.stages:
-        kept = {*program.probed_stores.values(), *(each.id for each in program.probes.stored)}
-        yield from ((partition, _fresh_item(each)) for each in received.fresh if each.bucket.store in kept)
+        if stage < program.probes.stages:
+            yield from _onwards(task, walked)
+            yield from ((partition, item) for item in received.for_later(program, stage))
+        yield from _cells_onwards(program, task, walked.cells)
+        yield from ((partition, item) for item in received.for_ends(program))
+    elif program.combined:
+        report["windows"] += _end_combined(program, task, partition, received)
     report["span"] = ["probe", began, time.time()]
     yield 0, _dump(report)
+
+
+def _end_combined(program: Program, task: BatchTask, partition: int, received: _Received) -> list[dict[str, Any]]:
+    """End the windows over combinations: all that the batch adds to their cells was made in the stages before."""
+    buckets = [*task.buckets, *(each.bucket for each in received.fresh)]
+    limits = window_limits(program, task, received.newest)
+    closed = close_windows(program, task, partition, buckets=buckets, limits=limits, combined=True)
+    return [result.to_json() for result in closed.results]
 
 
 def _walk_report(walked: WalkReport, report: dict[str, Any]) -> dict[str, Any]:
     return {
         "windows": [*report["windows"], *(result.to_json() for result in walked.results)],
         "pairs": report.get("pairs", 0) + sum(result.rows for result in walked.results),
-        "buckets": [each.bucket.to_json() for each in walked.stored],
+        "buckets": [bucket.to_json() for bucket in (*(each.bucket for each in walked.stored), *walked.cells)],
         "slot_failures": walked.failures,
         "sent": walked.sent,
         "exchanged": walked.exchanged,
     }
 
 
-def _onwards(program: Program, task: BatchTask, walked: WalkReport) -> Iterator[Item]:
+def _onwards(task: BatchTask, walked: WalkReport) -> Iterator[Item]:
     """Combinations to the tasks of their keys; intermediate results to all, who see them by any of their keys."""
     for partial, partitions in walked.partials:
-        item = _dump({"partial": [partial.probe, partial.path, partial.rebuild]})
-        yield from ((partition, item) for partition in partitions)
+        yield from ((partition, _partial_item(partial)) for partition in partitions)
     for each in walked.stored:
         item = _fresh_item(each)
         yield from ((partition, item) for partition in range(task.partitions))
+
+
+def _cells_onwards(program: Program, task: BatchTask, cells: Iterable[Bucket]) -> Iterator[Item]:
+    """Cells of combinations to the tasks of their groups, which end windows in the last stage."""
+    for bucket in cells:
+        for partition in _destinations(program, bucket, task.partitions):
+            yield partition, _fresh_item(Fresh(bucket))
+
+
+def _partial_item(each: Partial) -> bytes:
+    return _dump({"partial": [each.probe, each.path, each.rebuild]})
 
 
 def _fresh_item(each: Fresh) -> bytes:
@@ -132,6 +155,20 @@ class _Received:
         else:
             return False
         return True
+
+    def for_later(self, program: Program, stage: int) -> Iterator[bytes]:
+        """What later stages of this partition need: new rows, and combinations whose store is not complete before."""
+        kept = {*program.probed_stores.values(), *(each.id for each in program.probes.stored)}
+        yield from (_fresh_item(each) for each in self.fresh if each.bucket.store in kept)
+        later = {probe.id for probe in program.probes.probes() if probe.stage > stage}
+        yield from (_partial_item(each) for each in self.partials if each.probe in later)
+
+    def for_ends(self, program: Program) -> Iterator[bytes]:
+        """What the last stage needs to end windows over combinations: their cells, and how far event time has come."""
+        if program.combined:
+            cells = {tag.slices.store.id for tags in program.combined.values() for tag in tags}
+            yield from (_fresh_item(each) for each in self.fresh if each.bucket.store in cells)
+            yield from (_dump({"newest": list(each)}) for each in self.newest.items())
 
 
 def _dump(value: object) -> bytes:

@@ -31,7 +31,7 @@ from weft.sql.window import parse_window
 
 LONGEST_TEXT = 100_000
 DEEPEST = 200
-MOST_RELATIONS = 6
+MOST_RELATIONS = 8
 _MOST_NESTED_TYPES = 20
 
 # sqlglot translates the functions it knows into nodes of its own and back, not always to the same function. A marked
