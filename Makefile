@@ -15,7 +15,7 @@ ALL_CORES := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests all-tests golden-update fuzz fuzz-optimizers bench-quick bench-deployment \
-	bench-join-aggregate bench-churn bench-optimizer bench-partitioning clean
+	bench-join-aggregate bench-churn bench-clash bench-chain bench-optimizer bench-partitioning clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,12 @@ bench-join-aggregate: setup  ## an aggregate over a join against the joined rows
 
 bench-churn: setup  ## complex queries that come and go, as a plot
 	$(BIN)/python -m weft.bench.churn $(ARGS)
+
+bench-clash: setup  ## overlapping joins of many relations: planned together, alone, not shared
+	$(BIN)/python -m weft.bench.clash $(ARGS)
+
+bench-chain: setup  ## a join of four relations against cascaded joins of plain Structured Streaming
+	$(BIN)/python -m weft.bench.chain $(ARGS)
 
 bench-optimizer: setup  ## probe orders of many queries (CLASH fig. 9)
 	$(BIN)/python -m weft.bench.optimizer $(ARGS)

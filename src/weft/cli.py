@@ -12,6 +12,8 @@ PROGRAMS = {
     ("bench", "deployment"): "weft.bench.deployment",
     ("bench", "join-aggregate"): "weft.bench.join_aggregate",
     ("bench", "churn"): "weft.bench.churn",
+    ("bench", "clash"): "weft.bench.clash",
+    ("bench", "chain"): "weft.bench.chain",
     ("bench", "optimizer"): "weft.bench.optimizer",
     ("bench", "partitioning"): "weft.bench.partitioning",
 }

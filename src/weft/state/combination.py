@@ -122,8 +122,9 @@ def write_combinations(
     Without `times` they can be read from the rows.
     """
     columns: dict[str, pa.Array] = {} if found.hashes is None else {HASH: pa.array(found.hashes)}
+    narrow = np.int16 if len(refs) < 1 << 15 else np.int32
     for at, member in enumerate(found.members):
-        columns |= {f"p{at}": pa.array(member.part, pa.int32()), f"r{at}": pa.array(member.row, pa.int32())}
+        columns |= {f"p{at}": pa.array(member.part.astype(narrow)), f"r{at}": pa.array(member.row, pa.int32())}
         if times:
             columns[f"t{at}"] = pa.array(member.time, pa.int64())
     for place, (hashes, rows) in (indexes or {}).items():
