@@ -199,6 +199,7 @@ class Core:
                 self._plan = self._program = None
             self._idleness.note(name for name, totals in manifest.streams if totals.rows)
             self._collect()
+            self.inventory.remove(path for report in reports for path in report.get("spent", ()))
             if batch % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1:
                 self.checkpoint()
             self._apply_pending()

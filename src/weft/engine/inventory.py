@@ -118,6 +118,10 @@ class Inventory:
             self._unlink(files)
         self._references += Counter()
 
+    def remove(self, spent: Iterable[str]) -> None:
+        """Remove files that were only for the stages of a batch that is committed."""
+        self._unlink(spent)
+
     def _unlink(self, names: Iterable[str]) -> None:
         for name in names:
             if name not in self.buckets and not self._references[name]:

@@ -107,6 +107,7 @@ def _walk_report(walked: WalkReport, report: dict[str, Any]) -> dict[str, Any]:
         "slot_failures": walked.failures,
         "sent": walked.sent,
         "exchanged": walked.exchanged,
+        "spent": [partial.path for partial, _ in walked.partials],
     }
 
 
