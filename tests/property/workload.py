@@ -18,13 +18,17 @@ from weft.plan.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Upper limits of a schedule; `crowds` is the share of schedules with more than 64 live queries."""
+    """Upper limits of a schedule; `crowds` is the share of schedules with more than 64 live queries.
+
+    `churn` is how likely a query goes at a boundary.
+    """
 
     rows: int = 120
     batches: int = 8
     queries: int = 10
     crowds: float = 0.04
     partitions: int = 5
+    churn: float = 0.15
     features: Features = field(default_factory=Features)
 
 
@@ -174,9 +178,9 @@ class Cast:
 def _draw_requests(cast: Cast, sizes: Sizes) -> list[Step]:
     random = cast.random
     steps: list[Step] = []
-    while cast.live and random.random() < 0.15:
+    while cast.live and random.random() < sizes.churn:
         steps.append(cast.drop())
-    if random.random() < (0.3 if cast.everyone else 0.75):
+    if random.random() < (max(0.3, sizes.churn) if cast.everyone else 0.75):
         steps.append(cast.create(random.randint(1, max(1, sizes.queries // 2))))
     if cast.live and random.random() < 0.05:
         steps.append(cast.drop())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import TypeMismatch, UnsupportedQuery
+from weft.plan.aggregate import Aggregation
 from weft.plan.expression import Opaque, conjuncts, parts_of, to_sql
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
@@ -36,11 +37,6 @@ def _check_supported(query: BoundQuery) -> None:
     if not query.is_probed:
         return
     what = f"joins of {len(query.relations)} relations" if query.is_multiway else "joins by other conditions than ="
-    if query.aggregation is not None:
-        raise UnsupportedQuery(
-            f"aggregates over {what} are not supported yet",
-            hint="Aggregate over one relation, or over two that are joined by equalities alone.",
-        )
     if query.session is not None:
         raise UnsupportedQuery(
             f"session windows in {what} are not supported", hint="Use [RANGE …], or join two relations by equalities."
@@ -50,6 +46,18 @@ def _check_supported(query: BoundQuery) -> None:
             raise UnsupportedQuery(
                 f"condition {to_sql(condition.expression)} uses a function that only Spark computes",
                 hint="Between relations, use comparisons, arithmetic and the functions that weft computes itself.",
+            )
+    if query.aggregation is not None:
+        _check_grouped(query, query.aggregation, what)
+
+
+def _check_grouped(query: BoundQuery, aggregation: Aggregation, what: str) -> None:
+    """Combinations are not rows that Spark sees, so it cannot compute anything of them."""
+    for part in (part for number in range(len(query.relations)) for part in aggregation.parts(number)):
+        if any(isinstance(each, Opaque) for each in parts_of(part)):
+            raise UnsupportedQuery(
+                f"{to_sql(part)} is computed by Spark and cannot be aggregated over {what}",
+                hint="Use columns, or integers and doubles computed of them: CAST(price AS DOUBLE) * 2.",
             )
 
 

@@ -267,4 +267,5 @@ class Core:
             self.inventory.trim(trimmed["before"])
         # What was garbage before the restart is garbage still, and its files are gone: forget it first.
         self._collect()
+        self.inventory.forget_incomplete()
         self.inventory.remove_rubbish(self.next_batch)

@@ -10,6 +10,7 @@ from weft.optimize.weave import is_swapped, sides_of
 from weft.plan.changelog import LiveQuery, QueryRecord, Slots
 from weft.plan.expression import to_sql
 from weft.plan.key import key_text
+from weft.plan.probes import inputs_of
 from weft.plan.query import BoundQuery, Relation
 from weft.plan.shared import SessionJoin, SharedJoin, SharedPlan, SliceStore, Store, join_id, session_id
 from weft.plan.window import window_text
@@ -48,7 +49,7 @@ def explain_plan(plan: SharedPlan, flows: Flows | None = None) -> str:
 
 
 def _slices_lines(plan: SharedPlan, slices: SliceStore) -> Iterator[str]:
-    yield f"  slices {slices.id}: {_slices_text(slices)}"
+    yield f"  slices {slices.id}: {_slices_text(plan, slices)}"
     calls = (f"{function} {to_sql(part)}" for function, part in slices.accumulators)
     yield f"    accumulates {', '.join(('rows', *calls))}"
     for family in slices.families:
@@ -56,8 +57,11 @@ def _slices_lines(plan: SharedPlan, slices: SliceStore) -> Iterator[str]:
         yield f"    {by}: {_names(plan, family.slots)}"
 
 
-def _slices_text(slices: SliceStore) -> str:
+def _slices_text(plan: SharedPlan, slices: SliceStore) -> str:
     side = slices.side
+    if side.source:
+        inputs = sorted(next(inputs_of(live.query) for live in _users(plan, slices.slots)))
+        return f"{' ⋈ '.join(each.text for each in inputs)}, whole windows by {key_text(side.keys) or 'nothing'}"
     role = f" (as relation {side.role + 1} of self-joins)" if side.role else ""
     kind = "sessions" if side.session else "slices"
     return f"{side.stream}{role}, {kind} by {key_text(side.keys) or 'nothing'}"
@@ -66,7 +70,7 @@ def _slices_text(slices: SliceStore) -> str:
 def explain_query(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> str:
     """One query: its relations, where their rows are, and who else uses the same stores and join."""
     lines = [f"query {record.name} ({record.id}): {_life(record)}", f"  {' '.join(query.sql.split())}"]
-    if query.aggregation is not None:
+    if query.aggregation is not None and not query.is_probed:
         return "\n".join((*lines, *_aggregation_lines(record, query, plan)))
     sides = sides_of(query, record.route)
     for relation, side in zip(query.relations, sides, strict=True):
@@ -78,6 +82,7 @@ def explain_query(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> s
             )
     if query.is_probed:
         lines += explain_probed(record, query, plan, others=lambda slots: _others(plan, slots, record))
+        lines += _combined_lines(record, query, plan)
     elif query.is_join:
         left, right = (sides[1], sides[0]) if is_swapped(sides) else (sides[0], sides[1])
         assert left.index is not None and right.index is not None
@@ -97,11 +102,20 @@ def _aggregation_lines(record: QueryRecord, query: BoundQuery, plan: SharedPlan)
     for relation, side in zip(query.relations, sides, strict=True):
         yield f"  {_relation_text(relation)}"
         for slices in (slices for slices in plan.slice_stores if slices.id == side.store):
-            yield f"    slices {slices.id}: {_slices_text(slices)}; shared with {_others(plan, slices.slots, record)}"
+            shared = _others(plan, slices.slots, record)
+            yield f"    slices {slices.id}: {_slices_text(plan, slices)}; shared with {shared}"
     if query.is_join:
         keys = " AND ".join(f"{to_sql(pair.left)} = {to_sql(pair.right)}" for pair in query.keys)
         yield f"  per window and key, both sides multiplied on {keys}: no pairs are built"
     yield from (f"  notice: {notice}" for notice in query.notices)
+
+
+def _combined_lines(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> Iterator[str]:
+    """What becomes of the combinations of an aggregating query."""
+    mine = {side.store for side in slice_sides(query)} if query.aggregation is not None else set()
+    for slices in (slices for slices in plan.slice_stores if slices.id in mine):
+        shared = _others(plan, slices.slots, record)
+        yield f"  combinations become slices {slices.id}: {_slices_text(plan, slices)}; shared with {shared}"
 
 
 def _life(record: QueryRecord) -> str:

@@ -118,6 +118,16 @@ class Inventory:
             self._unlink(files)
         self._references += Counter()
 
+    def forget_incomplete(self) -> None:
+        """After a restart: a plan of which nothing is left may have freed intermediate results that an older manifest
+        still names. A store that lacks any is as good as none: it will be rebuilt if it is wanted."""
+        made = [bucket for bucket in self.buckets.values() if bucket.refs]
+        lacking = {each.store for each in made if not self._directory.path("data", *each.path.split("/")).exists()}
+        for bucket in made:
+            if bucket.store in lacking:
+                self._references.subtract(self.buckets.pop(bucket.path).refs)
+        self.complete = {store: slots for store, slots in self.complete.items() if store not in lacking}
+
     def remove(self, spent: Iterable[str]) -> None:
         """Remove files that were only for the stages of a batch that is committed."""
         self._unlink(spent)

@@ -91,6 +91,25 @@ def closing_windows(slices: Longs, queries: Iterable[SlidingQuery], *, after: in
     return [Closing(start, end, tuple(slots)) for (start, end), slots in sorted(found.items())]
 
 
+def closing_wholes(starts: Longs, queries: Iterable[SlidingQuery], *, after: int | None, upto: int) -> list[Closing]:
+    """Windows with after < end <= upto that begin at one of these times, where each cell is of one whole window.
+
+    Each is closed as the tick it begins with: nothing that begins later is part of it.
+    """
+    begins = np.unique(starts)
+    found: dict[int, list[int]] = {}
+    for query in queries:
+        ends = begins + query.size
+        mine = (begins % query.slide == 0) & (ends <= upto)
+        if after is not None:
+            mine &= ends > after
+        if query.start is not None:
+            mine &= begins >= query.start
+        for start in begins[mine]:
+            found.setdefault(int(start), []).append(query.slot)
+    return [Closing(start, start + 1, tuple(slots)) for start, slots in sorted(found.items())]
+
+
 def _spelled_out(first: Longs, last: Longs) -> Longs:
     """All numbers in some ranges (both ends included), once."""
     counts = np.maximum(last - first + 1, 0)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from weft.plan.aggregate import Function
+from weft.optimize.combined import over_combinations, selected_columns
+from weft.optimize.probed import source_of
+from weft.plan.aggregate import Call, Function
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of
 from weft.plan.expression import Expression, columns_of, to_sql
 from weft.plan.key import StoreId
+from weft.plan.probes import inputs_of
 from weft.plan.query import BoundQuery
 from weft.plan.shared import SharedAggregate, SliceFamily, SliceSide, SliceStore
 from weft.plan.window import to_micros
@@ -18,8 +22,11 @@ SMALLEST_FAMILY = 3
 
 
 def slice_sides(query: BoundQuery) -> tuple[SliceSide, ...]:
-    """Where each relation of an aggregating query accumulates, in the order of its relations."""
+    """Where an aggregating query accumulates: each relation for itself, in their order, or all of them together where
+    probe trees find the combinations."""
     assert query.aggregation is not None
+    if query.is_probed:
+        return (_combined_side(query),)
     sides = []
     for number, relation in enumerate(query.relations):
         joins = tuple(pair.right if number else pair.left for pair in query.keys)
@@ -37,50 +44,81 @@ def slice_sides(query: BoundQuery) -> tuple[SliceSide, ...]:
     return tuple(sides)
 
 
+def _combined_side(query: BoundQuery) -> SliceSide:
+    first = min(inputs_of(query))
+    keys = tuple(key.expression for key in over_combinations(query).keys)
+    return SliceSide(first.stream, first.role, keys, len(keys), joined=False, session=False, source=source_of(query))
+
+
+class _User(NamedTuple):
+    """A query and what it accumulates on one side."""
+
+    live: LiveQuery
+    side: SliceSide
+    accumulated: tuple[tuple[Function, Expression], ...]
+    columns: tuple[str, ...]
+    """What its predicates read there."""
+
+
+def _users(live: LiveQuery) -> tuple[_User, ...]:
+    query = live.query
+    assert query.aggregation is not None
+    sides = slice_sides(query)
+    if query.is_probed:
+        calls = over_combinations(query).calls
+        return (_User(live, sides[0], _arguments(calls, 0), selected_columns(query)),)
+    return tuple(
+        _User(live, side, _arguments(query.aggregation.calls, number), _read(query.relations[number].predicate))
+        for number, side in enumerate(sides)
+    )
+
+
+def _arguments(calls: Iterable[Call], relation: int) -> tuple[tuple[Function, Expression], ...]:
+    return tuple((call.function, argument) for call in calls if (argument := call.arguments[relation]) is not None)
+
+
+def _read(predicate: Expression | None) -> tuple[str, ...]:
+    return () if predicate is None else tuple(sorted(columns_of(predicate)))
+
+
 def weave_slices(queries: Sequence[LiveQuery]) -> tuple[tuple[SliceStore, ...], tuple[SharedAggregate, ...]]:
     """The stores of slices of these queries, and what is closed from them."""
-    users: dict[SliceSide, list[tuple[LiveQuery, int]]] = defaultdict(list)
+    users: dict[SliceSide, list[_User]] = defaultdict(list)
     together: dict[tuple[tuple[StoreId, ...], tuple[str, ...]], Slots] = defaultdict(lambda: NO_SLOTS)
     for live in queries:
         if live.query.aggregation is None:
             continue
-        sides = slice_sides(live.query)
-        for number, side in enumerate(sides):
-            users[side].append((live, number))
-        at = (tuple(side.store for side in sides), tuple(sorted({side.stream for side in sides})))
+        mine = _users(live)
+        for user in mine:
+            users[user.side].append(user)
+        streams = tuple(sorted({relation.stream for relation in live.query.relations}))
+        at = (tuple(user.side.store for user in mine), streams)
         together[at] = Slots(together[at] | 1 << live.slot)
     stores = sorted((_store(side, mine) for side, mine in users.items()), key=lambda store: store.id)
     aggregates = (SharedAggregate(places, streams, slots) for (places, streams), slots in sorted(together.items()))
     return tuple(stores), tuple(aggregates)
 
 
-def _store(side: SliceSide, users: Sequence[tuple[LiveQuery, int]]) -> SliceStore:
+def _store(side: SliceSide, users: Sequence[_User]) -> SliceStore:
     return SliceStore(
         side=side,
         accumulators=_accumulators(users),
         families=_families(users),
-        slots=slots_of(live.slot for live, _ in users),
+        slots=slots_of(user.live.slot for user in users),
     )
 
 
-def _accumulators(users: Iterable[tuple[LiveQuery, int]]) -> tuple[tuple[Function, Expression], ...]:
-    """What these queries, each with one of its relations, accumulate of that."""
-    wanted: dict[tuple[str, str], tuple[Function, Expression]] = {}
-    for live, number in users:
-        assert live.query.aggregation is not None
-        for call in live.query.aggregation.calls:
-            argument = call.arguments[number]
-            if argument is not None:
-                wanted[call.function, to_sql(argument)] = (call.function, argument)
+def _accumulators(users: Iterable[_User]) -> tuple[tuple[Function, Expression], ...]:
+    """What these queries accumulate, each once."""
+    wanted = {(function, to_sql(part)): (function, part) for user in users for function, part in user.accumulated}
     return tuple(each for _, each in sorted(wanted.items()))
 
 
-def _families(users: Sequence[tuple[LiveQuery, int]]) -> tuple[SliceFamily, ...]:
+def _families(users: Sequence[_User]) -> tuple[SliceFamily, ...]:
     """Queries by the columns their predicates read; the few that are alone in that go with each other."""
-    by_columns: dict[tuple[str, ...], list[tuple[LiveQuery, int]]] = defaultdict(list)
-    for live, number in users:
-        predicate = live.query.relations[number].predicate
-        by_columns[() if predicate is None else tuple(sorted(columns_of(predicate)))].append((live, number))
+    by_columns: dict[tuple[str, ...], list[_User]] = defaultdict(list)
+    for user in users:
+        by_columns[user.columns].append(user)
     rare = [each for each in by_columns.values() if len(each) < SMALLEST_FAMILY]
     found = [_family(columns, each) for columns, each in sorted(by_columns.items()) if len(each) >= SMALLEST_FAMILY]
     if rare:
@@ -88,8 +126,8 @@ def _families(users: Sequence[tuple[LiveQuery, int]]) -> tuple[SliceFamily, ...]
     return tuple(found)
 
 
-def _family(columns: tuple[str, ...], users: Sequence[tuple[LiveQuery, int]]) -> SliceFamily:
-    queries = [live for live, _ in users]
+def _family(columns: tuple[str, ...], users: Sequence[_User]) -> SliceFamily:
+    queries = [user.live for user in users]
     slidings = {live.query.sliding for live in queries}
     gaps = [to_micros(live.query.session.gap) for live in queries if live.query.session is not None]
     return SliceFamily(

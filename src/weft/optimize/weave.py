@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from weft.optimize.combined import aggregated_columns
 from weft.optimize.probed import condition_columns, indexes_of
 from weft.optimize.slices import slice_sides, weave_slices
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of, words_for
@@ -80,10 +81,11 @@ def sides_of(query: BoundQuery, route: tuple[int, ...]) -> tuple[Side, ...]:
 
 
 def places_of(live: LiveQuery) -> tuple[StoreId, ...]:
-    """The stores of a query's relations, of rows or of slices."""
-    if live.query.aggregation is not None:
-        return tuple(side.store for side in slice_sides(live.query))
-    return tuple(side.store for side in sides_of(live.query, live.record.route))
+    """The stores of a query's relations, of rows or of slices; over combinations of rows, then one of slices."""
+    slices = () if live.query.aggregation is None else tuple(side.store for side in slice_sides(live.query))
+    if slices and not live.query.is_probed:
+        return slices
+    return (*(side.store for side in sides_of(live.query, live.record.route)), *slices)
 
 
 def probed_stores(queries: Iterable[LiveQuery]) -> dict[Input, StoreId]:
@@ -105,7 +107,7 @@ def weave(
     joins: dict[tuple[Side, Side], Slots] = defaultdict(lambda: NO_SLOTS)
     sessions: dict[tuple[Side, Side], Slots] = defaultdict(lambda: NO_SLOTS)
     for live in queries:
-        if live.query.aggregation is not None:
+        if live.query.aggregation is not None and not live.query.is_probed:
             continue
         sides = sides_of(live.query, live.record.route)
         for number, (relation, side) in enumerate(zip(live.query.relations, sides, strict=True)):
@@ -147,6 +149,8 @@ class _StoreDraft:
 
     def add_probed(self, query: BoundQuery, relation: int) -> None:
         self.columns.update(condition_columns(query, relation))
+        if query.aggregation is not None:
+            self.columns.update(aggregated_columns(query, relation))
         for index in indexes_of(query, relation).values():
             self._index(index)
 

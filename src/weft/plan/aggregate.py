@@ -79,3 +79,11 @@ class Aggregation:
     keys: tuple[GroupKey, ...]
     calls: tuple[Call, ...]
     having: str | None = None
+
+    def parts(self, relation: int) -> tuple[Expression, ...]:
+        """What is computed of a relation's rows: group keys and arguments."""
+        arguments = (call.arguments[relation] for call in self.calls)
+        return (
+            *(key.expression for key in self.keys if key.relation == relation),
+            *(argument for argument in arguments if argument is not None),
+        )

@@ -83,7 +83,8 @@ class SliceSide:
     """Where one relation of an aggregating query accumulates: fixed for life, by what it groups.
 
     `keys` are its group keys; over a join they begin with the join keys, by which the store is partitioned (`route`
-    of them; rows with a NULL among those are left out if `joined`).
+    of them; rows with a NULL among those are left out if `joined`). With a `source` it accumulates the combinations
+    that probe trees find under this name, cell by whole window; then `stream` is just one of their streams.
     """
 
     stream: str
@@ -92,10 +93,13 @@ class SliceSide:
     route: int
     joined: bool
     session: bool
+    source: str = ""
 
     @property
     def store(self) -> StoreId:
-        """The store of slices: equal grouping of the same stream and role is one store."""
+        """The store of slices: equal grouping of the same stream and role, or of the same combinations, is one."""
+        if self.source:
+            return StoreId(content_id("windows", self.source, key_text(self.keys)))
         kind = ("slices", "joined" if self.joined else "", "session" if self.session else "", str(self.route))
         return StoreId(content_id(*kind, self.stream, str(self.role), key_text(self.keys)))
 
@@ -114,7 +118,7 @@ class SliceFamily:
 
 @dataclass(frozen=True, slots=True)
 class SliceStore:
-    """Partial aggregates of one stream in one role by one grouping, for all queries that want it."""
+    """Partial aggregates of one stream in one role, or of combinations, by one grouping, for all who want it."""
 
     side: SliceSide
     accumulators: tuple[tuple[Function, Expression], ...]
@@ -129,7 +133,7 @@ class SliceStore:
 
 @dataclass(frozen=True, slots=True)
 class SharedAggregate:
-    """Aggregating queries over the same stores: one for a stream, two for a join."""
+    """Aggregating queries over the same stores: one for a stream or combinations, two for a join by equalities."""
 
     stores: tuple[StoreId, ...]
     streams: tuple[str, ...]

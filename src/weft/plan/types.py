@@ -58,6 +58,13 @@ TIMESTAMP = DataType(Kind.TIMESTAMP)
 NULL = DataType(Kind.NULL)
 
 
+def bounded_decimal(precision: int, scale: int) -> DataType:
+    """The decimal type of a result: beyond 38 digits Spark gives up those after the point first, but keeps six."""
+    if precision <= 38:
+        return DataType(Kind.DECIMAL, precision, scale)
+    return DataType(Kind.DECIMAL, 38, max(38 - (precision - scale), min(scale, 6)))
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One named column of a schema."""

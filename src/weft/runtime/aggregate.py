@@ -18,6 +18,7 @@ from weft.kernels.close import (
     SessionQuery,
     WindowMerger,
     close_sessions,
+    closing_wholes,
     closing_windows,
     ended_sessions,
     in_closing_order,
@@ -100,17 +101,18 @@ def close_windows(
     *,
     buckets: Sequence[Bucket],
     limits: Mapping[tuple[str, ...], Limits],
+    combined: bool = False,
 ) -> Closed:
-    """End the windows of all aggregating queries in one partition."""
+    """End the windows of all aggregating queries in one partition: of those over combinations, or of all others."""
     closed = Closed()
     reader = SliceReader(program, task, partition, buckets)
-    for each in program.aggregates:
+    for each in (each for each in program.aggregates if each.combined == combined):
         now = limits[each.aggregate.streams]
         sessions = [store for store in each.aggregate.stores if program.slices[store].store.side.session]
         if now.upto is None or now.after == now.upto:
             closed.open.update(bucket.path for bucket in buckets if bucket.store in sessions)
             continue
-        made = list(_close(each, reader, now, closed))
+        made = [cells for cells in _close(each, reader, now, closed) if len(cells)]
         if made:
             closed.results.append(_write(each, task, partition, made))
     return closed
@@ -123,10 +125,11 @@ def _close(each: AggregateClose, reader: SliceReader, limits: Limits, closed: Cl
         mergers = [reader.merger(store) for store in stores]
         begins = [merger.slices() for merger in mergers if merger is not None]
         if len(begins) == len(stores):
-            closings = closing_windows(np.concatenate(begins), each.sliding, after=limits.after, upto=limits.upto)
+            closing = closing_wholes if each.combined else closing_windows
+            closings = closing(np.concatenate(begins), each.sliding, after=limits.after, upto=limits.upto)
             ready = [merger for merger in mergers if merger is not None]
             if len(ready) == 1:
-                yield from (cells for closing in in_closing_order(closings) for cells in ready[0].close(closing))
+                yield from (cells for window in in_closing_order(closings) for cells in ready[0].close(window))
             else:
                 yield from _close_pairs(ready, closings, each.pairs)
     if each.sessions:

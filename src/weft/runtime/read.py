@@ -16,6 +16,7 @@ from weft.kernels.cells import concat
 from weft.kernels.finish import WINDOW_END, WINDOW_START, SumOverflow, WindowEnd, finish, result_schema
 from weft.kernels.payload_types import payload_type
 from weft.kernels.select_pairs import Selected, select_pairs, select_rows, select_windows
+from weft.optimize.combined import over_combinations
 from weft.optimize.probed import source_of
 from weft.optimize.slices import slice_sides
 from weft.optimize.weave import is_swapped, sides_of
@@ -106,7 +107,7 @@ def plan_reading(record: QueryRecord, query: BoundQuery, streams: dict[str, Stre
         columns=tuple(relation.columns for relation in query.relations),
         schema=_schema(query, streams) if query.aggregation is None else result_schema(query.aggregation),
         session=query.session,
-        aggregation=query.aggregation,
+        aggregation=over_combinations(query) if query.aggregation and query.is_probed else query.aggregation,
         places=_places(query) if query.is_probed else None,
     )
 

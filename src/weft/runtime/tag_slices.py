@@ -1,4 +1,4 @@
-"""The tag stage for aggregation: rows of a stream → cells of slices, cut by destination."""
+"""Rows into cells of slices, cut by destination: those of streams when they are tagged, combinations when found."""
 
 from __future__ import annotations
 
@@ -28,6 +28,15 @@ Array = np.ndarray[Any, Any]
 
 def fill_slices(tagged: Tagged, slices: SliceTag) -> Bucket | None:
     """Accumulate the rows that a store's queries want and write the cells; None if there are none."""
+    found = accumulate(tagged, slices)
+    if found is None:
+        return None
+    cells, span = found
+    return write_cells(cells, slices.store.side, tagged.task, path=tagged.task.new_file(slices.store.id), span=span)
+
+
+def accumulate(tagged: Tagged, slices: SliceTag) -> tuple[Cells, tuple[int, int]] | None:
+    """The cells of the rows that a store's queries want, and the time of those rows; None if there are none."""
     sets = tagged.sets & to_words(slices.store.slots, tagged.program.words)
     try:
         rows = _rows(tagged, slices, sets, {})
@@ -37,11 +46,7 @@ def fill_slices(tagged: Tagged, slices: SliceTag) -> Bucket | None:
     if rows is None:
         return None
     cells = collect(rows, slices.families, slices.accumulators)
-    if cells is None:
-        return None
-    path = tagged.task.new_file(slices.store.id)
-    span = (int(rows.times.min()), int(rows.times.max()))
-    return write_cells(cells, slices.store.side, tagged.task, path=path, span=span)
+    return None if cells is None else (cells, (int(rows.times.min()), int(rows.times.max())))
 
 
 def _rows(tagged: Tagged, slices: SliceTag, sets: Array, users: Mapping[Expression, Array]) -> RowBatch | None:

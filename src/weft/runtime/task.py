@@ -11,6 +11,7 @@ from weft.kernels.collect import Accumulator, Family
 from weft.kernels.pair_cells import PairPlan
 from weft.kernels.predicate_index import PredicateIndex, Want, build_index, opaque_predicates
 from weft.kernels.window_table import WindowEntry, WindowTable, build_window_table
+from weft.optimize.combined import over_combinations
 from weft.optimize.probed import source_of
 from weft.optimize.weave import is_swapped, probed_stores, sides_of
 from weft.plan.aggregate import Function
@@ -19,9 +20,9 @@ from weft.plan.expression import Expression, Opaque, columns_of, guard_opaque, t
 from weft.plan.key import StoreId
 from weft.plan.probes import NO_PROBES, Input, ProbeForest, inputs_of
 from weft.plan.query import BoundQuery
-from weft.plan.shared import SessionJoin, SharedAggregate, SharedJoin, SharedPlan, SliceStore, Store
+from weft.plan.shared import SessionJoin, SharedAggregate, SharedJoin, SharedPlan, SliceFamily, SliceStore, Store
 from weft.plan.stream import Stream
-from weft.plan.window import TimeBounds, to_micros
+from weft.plan.window import Sliding, TimeBounds, to_micros
 from weft.state.bucket import Bucket
 
 
@@ -33,6 +34,18 @@ class SliceTag:
     accumulators: tuple[Accumulator, ...]
     families: tuple[Family, ...]
     users: Mapping[Expression, Slots]
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedTag:
+    """How combinations of some inputs become cells of a store of slices: one for each window that holds all members.
+
+    `shapes` are the windows of its queries, with the slots that have each.
+    """
+
+    slices: SliceTag
+    inputs: tuple[Input, ...]
+    shapes: tuple[tuple[Sliding, Slots], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +79,16 @@ class JoinProbe:
 
 @dataclass(frozen=True, slots=True)
 class AggregateClose:
-    """A shared aggregate with the windows of its queries, and how each query pairs two sides."""
+    """A shared aggregate with the windows of its queries, and how each query pairs two sides.
+
+    If it is `combined`, its cells are of whole windows, and probe trees still make some in later stages of a batch.
+    """
 
     aggregate: SharedAggregate
     sliding: tuple[SlidingQuery, ...]
     sessions: tuple[SessionQuery, ...]
     pairs: Mapping[int, PairPlan]
+    combined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +120,8 @@ class Program:
     probed_stores: Mapping[Input, StoreId] = field(default_factory=dict)
     results: Mapping[int, tuple[str, tuple[Input, ...]]] = field(default_factory=dict)
     """For each slot that probe trees serve, how its combinations are called and what their inputs are."""
+    combined: Mapping[str, tuple[CombinedTag, ...]] = field(default_factory=dict)
+    """For the name of combinations, the stores of slices that they go to."""
 
     @property
     def closes_windows(self) -> bool:
@@ -147,6 +166,7 @@ def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
     for query in plan.queries:
         live |= 1 << query.slot
     slices = {store.id: _slice_tag(store, plan) for store in plan.slice_stores}
+    combined = _combined_tags(slices, plan)
     aggregates = tuple(_aggregate_close(aggregate, plan) for aggregate in plan.aggregates)
     session_joins = tuple(_session_close(join, plan) for join in plan.session_joins)
     return Program(
@@ -163,6 +183,7 @@ def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
         windows=_probe_windows(plan),
         probed_stores=probed_stores(plan.queries),
         results=_probe_results(plan),
+        combined=combined,
     )
 
 
@@ -177,9 +198,7 @@ def _stream_tag(stream: Stream, plan: SharedPlan, slices: Mapping[StoreId, Slice
     for role, role_wants in sorted(wants.items()):
         index = build_index(role_wants, plan.words)
         stores = tuple(store for store in plan.stores if store.stream == stream.name and store.role == role)
-        mine = tuple(
-            tag for tag in slices.values() if tag.store.side.stream == stream.name and tag.store.side.role == role
-        )
+        mine = tuple(tag for tag in slices.values() if _is_of(tag.store, stream.name, role))
         roles.append(RoleTag(index, stores, mine))
         needed |= index.columns
         for part in (part for tag in mine for part in tag.users):
@@ -198,6 +217,11 @@ def _stream_tag(stream: Stream, plan: SharedPlan, slices: Mapping[StoreId, Slice
     return StreamTag(stream, columns, tuple(roles), tuple(opaque.values()), _key_guards(stream, plan))
 
 
+def _is_of(store: SliceStore, stream: str, role: int) -> bool:
+    """Whether rows of the stream in the role become its cells."""
+    return not store.side.source and (store.side.stream, store.side.role) == (stream, role)
+
+
 def _key_guards(stream: Stream, plan: SharedPlan) -> dict[str, tuple[tuple[int, str], ...]]:
     """Alone a query computes its keys only for rows that pass its predicate, so Spark must not do more for it."""
     found: dict[str, tuple[tuple[int, str], ...]] = {}
@@ -214,28 +238,52 @@ def computed_parts(query: BoundQuery, relation: int) -> list[Expression]:
     """What a query computes of a relation's rows beside its predicate: join keys, group keys, arguments."""
     parts = [pair.left for pair in query.keys if pair.left_relation == relation]
     parts += [pair.right for pair in query.keys if pair.right_relation == relation]
-    if query.aggregation is not None:
-        parts += [key.expression for key in query.aggregation.keys if key.relation == relation]
-        arguments = (call.arguments[relation] for call in query.aggregation.calls)
-        parts += [argument for argument in arguments if argument is not None]
-    return parts
+    return parts + list(query.aggregation.parts(relation) if query.aggregation is not None else ())
 
 
 def _slice_tag(store: SliceStore, plan: SharedPlan) -> SliceTag:
     users: dict[Expression, Slots] = {}
     for live in (live for live in plan.queries if store.slots >> live.slot & 1):
-        for number, relation in enumerate(live.query.relations):
-            if (relation.stream, relation.role) == (store.side.stream, store.side.role):
-                for part in computed_parts(live.query, number):
-                    users[part] = Slots(users.get(part, 0) | 1 << live.slot)
+        for part in _accumulated_parts(live.query, store):
+            users[part] = Slots(users.get(part, 0) | 1 << live.slot)
     return SliceTag(
         store=store,
         accumulators=_texts(store.accumulators),
         families=tuple(
-            Family(family.slots, family.windows, family.gap, _texts(family.accumulators)) for family in store.families
+            Family(family.slots, _slice_windows(store, family), family.gap, _texts(family.accumulators))
+            for family in store.families
         ),
         users=users,
     )
+
+
+def _accumulated_parts(query: BoundQuery, store: SliceStore) -> Iterable[Expression]:
+    """What a query computes for the cells of a store."""
+    if store.side.source:
+        return over_combinations(query).parts(0)
+    numbers = (n for n, each in enumerate(query.relations) if _is_of(store, each.stream, each.role))
+    return [part for number in numbers for part in computed_parts(query, number)]
+
+
+def _slice_windows(store: SliceStore, family: SliceFamily) -> tuple[tuple[int, int], ...]:
+    """The windows whose edges cut slices; those of combinations begin where windows do, and hold nothing else."""
+    if store.side.source:
+        return tuple(sorted({(slide, slide) for _, slide in family.windows}))
+    return family.windows
+
+
+def _combined_tags(slices: Mapping[StoreId, SliceTag], plan: SharedPlan) -> dict[str, tuple[CombinedTag, ...]]:
+    found: dict[str, tuple[CombinedTag, ...]] = {}
+    for tag in slices.values():
+        if tag.store.side.source:
+            queries = [live for live in plan.queries if tag.store.slots >> live.slot & 1]
+            shapes: dict[Sliding, Slots] = {}
+            for live in queries:
+                assert live.query.sliding is not None
+                shapes[live.query.sliding] = Slots(shapes.get(live.query.sliding, 0) | 1 << live.slot)
+            each = CombinedTag(tag, tuple(sorted(inputs_of(queries[0].query))), tuple(shapes.items()))
+            found[tag.store.side.source] = (*found.get(tag.store.side.source, ()), each)
+    return found
 
 
 def _texts(accumulators: Iterable[tuple[Function, Expression]]) -> tuple[Accumulator, ...]:
@@ -244,6 +292,7 @@ def _texts(accumulators: Iterable[tuple[Function, Expression]]) -> tuple[Accumul
 
 def _aggregate_close(aggregate: SharedAggregate, plan: SharedPlan) -> AggregateClose:
     queries = [live for live in plan.queries if aggregate.slots >> live.slot & 1]
+    combined = any(live.query.is_probed for live in queries)
     return AggregateClose(
         aggregate=aggregate,
         sliding=tuple(
@@ -257,7 +306,8 @@ def _aggregate_close(aggregate: SharedAggregate, plan: SharedPlan) -> AggregateC
             if live.query.sliding is not None
         ),
         sessions=_session_queries(queries),
-        pairs={live.slot: _pair_plan(live.query) for live in queries if live.query.is_join},
+        pairs={live.slot: _pair_plan(live.query) for live in queries if live.query.is_join and not combined},
+        combined=combined,
     )
 
 

@@ -20,6 +20,7 @@ from weft.kernels.order import sort_order
 from weft.plan.changelog import Slots
 from weft.plan.key import StoreId
 from weft.plan.probes import Input, Probe, StoredJoin
+from weft.runtime.combined import CombinedCells
 from weft.runtime.hop import Conditions, Hop, restricted
 from weft.runtime.row_parts import RowParts
 from weft.runtime.store_view import Fresh, HashRange, Seen, StoreViews
@@ -53,6 +54,8 @@ class WalkReport:
     """Files for the next stage, with the partitions that need them."""
     stored: list[Fresh] = field(default_factory=list)
     """Intermediate results that are kept."""
+    cells: list[Bucket] = field(default_factory=list)
+    """Partial aggregates of combinations."""
     sent: dict[str, list[int]] = field(default_factory=dict)
     """For each probe: combinations that came to it, and those it made."""
     exchanged: int = 0
@@ -87,6 +90,7 @@ class _Walk:
         self.report = WalkReport()
         self._stores = {each.id: each for each in program.probes.stored}
         self._conditions = Conditions(self.parts)
+        self._cells = CombinedCells(program, task, self.parts)
         self._views = StoreViews(program, task, HashRange(partition, task.partitions), self.parts, fresh)
         self._rebuild = False
         self._held: dict[tuple[str, str, Input | None], list[Combinations]] = {}
@@ -105,7 +109,8 @@ class _Walk:
                         self._step(probe, self._arriving(probe, files))
         for kind, name, start in list(self._held):
             self._write(kind, name, start)
-        self.report.failures |= self._conditions.failures
+        self.report.cells += self._cells.write(self.partition)
+        self.report.failures |= self._conditions.failures | self._cells.failures
 
     def _is_due(self, probe: Probe) -> bool:
         """Whether something is to come of it: to rebuild a store, only ways to it from the first of its inputs are."""
@@ -221,6 +226,7 @@ class _Walk:
             name, inputs = self.program.results[each.slot]
             if name == source:
                 found = self._conditions.true_for(found, inputs, each.slot, each.expression)
+        found = self._cells.take(source, found)
         if len(found):
             path = self.task.new_file(f"c{self.partition}-{source}")
             refs, found = self._numbered(Combinations(found.members, found.sets))

@@ -8,7 +8,7 @@ from functools import reduce
 from sqlglot import exp
 
 from weft.plan.expression import Expression, Literal, Opaque
-from weft.plan.types import DOUBLE, FLOATS, INTEGERS, NUMBERS, DataType, Kind
+from weft.plan.types import DOUBLE, FLOATS, INTEGERS, NUMBERS, DataType, Kind, bounded_decimal
 from weft.sql.coercion import coerce_key, common_type
 from weft.sql.expression import bind_expression, column_names, type_of
 from weft.sql.literal import DIGITS, NeedsSpark, decimal_type
@@ -94,16 +94,9 @@ def _combined(operation: type[exp.Expr], first: DataType, second: DataType) -> D
         for type_ in (first, second)
     )
     if operation is exp.Mul:
-        return _adjusted(one.precision + other.precision + 1, one.scale + other.scale)
+        return bounded_decimal(one.precision + other.precision + 1, one.scale + other.scale)
     if operation is exp.Div:
         scale = max(6, one.scale + other.precision + 1)
-        return _adjusted(one.precision - one.scale + other.scale + scale, scale)
+        return bounded_decimal(one.precision - one.scale + other.scale + scale, scale)
     scale = max(one.scale, other.scale)
-    return _adjusted(max(one.precision - one.scale, other.precision - other.scale) + scale + 1, scale)
-
-
-def _adjusted(precision: int, scale: int) -> DataType:
-    """Beyond 38 digits Spark gives up those after the point first, but keeps six."""
-    if precision <= 38:
-        return DataType(Kind.DECIMAL, precision, scale)
-    return DataType(Kind.DECIMAL, 38, max(38 - (precision - scale), min(scale, 6)))
+    return bounded_decimal(max(one.precision - one.scale, other.precision - other.scale) + scale + 1, scale)

@@ -34,17 +34,23 @@ def horizons(
     """
     found: dict[StoreId, dict[int | None, int]] = defaultdict(lambda: defaultdict(int))
     for live in queries:
-        if live.query.aggregation is not None or live.query.session is not None:
-            for store in stores[live.record.id]:
-                found[store][_windows_reach(live.query, closed)] |= 1 << live.slot
-            continue
+        met, slices = _kinds(live.query, stores[live.record.id])
+        for store in slices:
+            found[store][_windows_reach(live.query, closed)] |= 1 << live.slot
         if len(live.query.relations) > 1:
-            for number, store in enumerate(stores[live.record.id]):
+            for number, store in enumerate(met):
                 found[store][_oldest_met(live.query, number, watermarks)] |= 1 << live.slot
         for each in stored:
             if each.slots >> live.slot & 1:
                 found[each.id][_oldest_combined(live.query, each, watermarks)] |= 1 << live.slot
     return {store: [(oldest, Slots(mask)) for oldest, mask in rows.items()] for store, rows in found.items()}
+
+
+def _kinds(query: BoundQuery, stores: Sequence[StoreId]) -> tuple[Sequence[StoreId], Sequence[StoreId]]:
+    """Of a query's stores those that are needed while rows can meet, and those that are until windows have ended."""
+    if query.aggregation is not None and query.is_probed:
+        return stores[:-1], stores[-1:]
+    return ((), stores) if query.aggregation is not None or query.session is not None else (stores, ())
 
 
 def _oldest_met(query: BoundQuery, relation: int, watermarks: Mapping[str, int]) -> int | None:

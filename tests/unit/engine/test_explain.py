@@ -49,3 +49,16 @@ def test_no_queries_are_a_plan_too(harness: CoreHarness) -> None:
         explain_plan(harness.core.plan)
         == "shared plan: 0 queries, 0 stores, 0 joins, 0 aggregates, 0 probes, query-sets of 1 x 64 bits"
     )
+
+
+def test_aggregates_over_combinations_say_what_they_are_of(harness: CoreHarness) -> None:
+    window = "[TUMBLE 10 SECONDS]"
+    sql = f"SELECT q.k, SUM(p.x) FROM a {window} p JOIN b {window} q ON p.x < q.x GROUP BY q.k"
+    harness.create(sql, "first")
+    harness.create(sql.replace("SUM(p.x)", "COUNT(*)"), "second")
+    (store,) = harness.core.plan.slice_stores
+    text = f"slices {store.id}: a#0 ⋈ b#0, whole windows by `b#0.k`"
+    plan = explain_plan(harness.core.plan).splitlines()
+    assert plan[plan.index(f"  {text}") + 1] == "    accumulates rows, sum `a#0.x`"
+    assert f"  combinations become {text}; shared with second" in explain(harness, "first")
+    assert any(line.startswith("  probe of b#0 by a#0") for line in explain(harness, "first"))

@@ -30,6 +30,7 @@ from weft.kernels.close import (
     SessionQuery,
     SlidingQuery,
     close_sessions,
+    closing_wholes,
     closing_windows,
     in_closing_order,
     number_sessions,
@@ -75,6 +76,28 @@ def test_a_huge_jump_of_time_costs_nothing(far: int) -> None:
     found = closing_windows(slices, queries, after=None, upto=2**61)
     assert len(found) == 22
     assert closing_windows(slices, queries, after=2**61 - 1, upto=2**61) == []
+
+
+@given(
+    starts=st.lists(st.integers(-25, 25), max_size=8),
+    queries=QUERIES,
+    after=st.none() | st.integers(-30, 30),
+    upto=st.integers(-30, 30),
+)
+@settings(max_examples=60)
+def test_whole_windows_that_end(
+    starts: list[int], queries: list[tuple[int, int, int | None]], after: int | None, upto: int
+) -> None:
+    """A cell of a whole window is part of no window that begins before it, however long that is."""
+    mine = [SlidingQuery(slot, *query) for slot, query in enumerate(queries)]
+    found = closing_wholes(np.array(starts, np.int64), mine, after=after, upto=upto)
+    wanted: dict[int, list[int]] = defaultdict(list)
+    for query in mine:
+        for start in set(starts):
+            ended = start + query.size <= upto and (after is None or start + query.size > after)
+            if start % query.slide == 0 and ended and (query.start is None or start >= query.start):
+                wanted[start].append(query.slot)
+    assert found == [Closing(start, start + 1, tuple(slots)) for start, slots in sorted(wanted.items())]
 
 
 def test_windows_that_end_together_come_shortest_first() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.engine.sample import live
+from weft.optimize.combined import over_combinations
 from weft.optimize.slices import SMALLEST_FAMILY, slice_sides, weave_slices
 from weft.plan.changelog import LiveQuery
 from weft.plan.expression import to_sql
 from weft.plan.key import key_text
 from weft.plan.shared import SliceStore
+from weft.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, DataType, Kind
 
 SECOND = 1_000_000
 ON = "FROM a [TUMBLE 5 SECONDS] p JOIN b [TUMBLE 5 SECONDS] q ON p.k = q.k"
@@ -98,6 +100,75 @@ def test_a_family_knows_its_windows_each_once_and_its_least_gap() -> None:
     (store,), _ = weave_slices([one("COUNT(*)", slot, window=window) for slot, window in enumerate(gaps)])
     (family,) = store.families
     assert (family.windows, family.gap) == ((), 2 * SECOND)
+
+
+THREE = "FROM a [TUMBLE 5 SECONDS] p JOIN b [TUMBLE 5 SECONDS] q ON p.k = q.k JOIN c [TUMBLE 5 SECONDS] r ON q.j = r.j"
+TURNED = "FROM c [TUMBLE 7 SECONDS] r JOIN b [TUMBLE 7 SECONDS] q ON r.j = q.j JOIN a [TUMBLE 7 SECONDS] p ON q.k = p.k"
+
+
+def test_equal_groupings_of_combinations_share_a_store_whatever_order_and_windows_they_have() -> None:
+    queries = [
+        live(f"SELECT r.k, COUNT(*), SUM(p.x * q.j) {THREE} GROUP BY r.k", 0),
+        live(f"SELECT r.k, AVG(q.j * p.x) {TURNED} WHERE p.x > 3 GROUP BY r.k", 1),
+    ]
+    (store,), (aggregate,) = weave_slices(queries)
+    assert store.slots == aggregate.slots == 0b11
+    factors = "(CAST(`a#0.x` AS bigint) * `b#0.j`)"
+    assert texts(store) == [("count", factors), ("sum", factors)]
+    assert aggregate.stores == (store.id,)
+    assert aggregate.streams == ("a", "b", "c")
+    assert (key_text(store.side.keys), store.side.route, store.side.joined) == ("`c#0.k`", 1, False)
+    (family,) = store.families
+    assert family.windows == ((5 * SECOND, 5 * SECOND), (7 * SECOND, 7 * SECOND))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        live(f"SELECT COUNT(*) {THREE} GROUP BY q.k", 1),
+        live(f"SELECT COUNT(*) {THREE}", 1),
+        live(f"SELECT COUNT(*) {THREE} AND p.x < r.x GROUP BY r.k", 1),
+        live("SELECT COUNT(*) FROM c [TUMBLE 5 SECONDS] GROUP BY k", 1),
+    ],
+    ids=["key", "none", "condition", "stream"],
+)
+def test_other_groupings_of_combinations_have_stores_of_their_own(other: LiveQuery) -> None:
+    stores, aggregates = weave_slices([live(f"SELECT COUNT(*) {THREE} GROUP BY r.k", 0), other])
+    assert len({store.id for store in stores}) == len(aggregates) == 2
+
+
+def test_combinations_are_classed_by_the_columns_all_predicates_read() -> None:
+    queries = [live(f"SELECT COUNT(*) {THREE} WHERE p.x > {slot} AND r.x > 1", slot) for slot in range(SMALLEST_FAMILY)]
+    queries.append(live(f"SELECT COUNT(*) {THREE} WHERE q.x > 1", 9))
+    (store,), _ = weave_slices(queries)
+    assert {family.columns: family.slots for family in store.families} == {("a#0.x", "c#0.x"): 0b111, (): 1 << 9}
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        ("SUM(p.x)", ("`a#0.x`", INT)),
+        ("SUM(q.x * p.x)", ("(CAST(`a#0.x` AS bigint) * CAST(`b#0.x` AS bigint))", BIGINT)),
+        ("SUM(CAST(p.x AS DOUBLE) * r.x)", ("(CAST(`a#0.x` AS double) * CAST(`c#0.x` AS double))", DOUBLE)),
+        (
+            "SUM(CAST(p.x AS DECIMAL(12, 2)) * r.x)",
+            ("(CAST(`a#0.x` AS decimal(12,2)) * CAST(`c#0.x` AS decimal(10,0)))", DataType(Kind.DECIMAL, 23, 2)),
+        ),
+        (
+            "COUNT(p.s * r.x)",
+            (
+                "(CASE WHEN ((`a#0.s` IS NOT NULL) AND (`c#0.x` IS NOT NULL)) "
+                "THEN TRUE ELSE CAST(NULL AS boolean) END)",
+                BOOLEAN,
+            ),
+        ),
+    ],
+)
+def test_arguments_over_combinations(call: str, wanted: tuple[str, DataType]) -> None:
+    found = over_combinations(live(f"SELECT {call} {THREE}").query)
+    (argument,) = found.calls[0].arguments
+    assert argument is not None
+    assert (to_sql(argument), argument.type) == wanted
 
 
 def test_queries_without_aggregation_have_no_part_in_it() -> None:

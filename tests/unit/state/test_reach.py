@@ -154,3 +154,18 @@ def test_how_long_reaches_are() -> None:
     queries = [windowed(AGGREGATE, 7, 2), replace(SESSIONS, record=replace(SESSIONS.record, id="q1", slot=1))]
     limits = horizons(queries, {"q0": STORES[:1], "q1": STORES[1:]}, {"a": 0}, None)
     assert limits == {"left": [(-7, 1)], "right": [(None, 2)]}
+
+
+def test_aggregates_over_combinations_need_rows_that_can_meet_and_cells_of_open_windows() -> None:
+    window = "[RANGE 10 SECONDS SLIDE 4 SECONDS]"
+    query = live(f"SELECT COUNT(*) FROM a {window} p JOIN b {window} q ON p.x < q.x")
+    second = 1_000_000
+    stores = {"q0": (*STORES, StoreId("cells"))}
+    found = horizons([query], stores, {"a": 30 * second, "b": 20 * second}, {("a", "b"): 17 * second})
+    reach = 10 * second - 1
+    assert found == {
+        "left": [(20 * second - reach, 1)],
+        "right": [(30 * second - reach, 1)],
+        "cells": [(7 * second, 1)],
+    }
+    assert horizons([query], stores, dict.fromkeys("ab", 0), None)["cells"] == [(-10 * second, 1)]
