@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from weft.optimize.weave import places_of
@@ -87,14 +87,16 @@ class Inventory:
         streams: Mapping[str, Stream],
         max_times: Mapping[str, int],
         *,
-        stored: Iterable[StoredJoin] = (),
+        stored: Sequence[StoredJoin] = (),
     ) -> None:
-        """Free the buckets that no live query and no retain period can reach any more."""
+        """Free the buckets that no live query, no plan (`stored`) and no retain period can reach any more."""
         watermarks = {name: newest - to_micros(streams[name].lateness) for name, newest in max_times.items()}
-        limits = horizons(live.values(), self._places(live), watermarks, self.closed, stored=tuple(stored))
+        limits = horizons(live.values(), self._places(live), watermarks, self.closed, stored=stored)
         gone = [b for b in self.buckets.values() if not self._is_needed(b, limits, streams[b.stream], max_times)]
         for bucket in gone:
             self._references.subtract(self.buckets.pop(bucket.path).refs)
+        wanted = {each.id for each in stored}
+        self.complete = {store: slots for store, slots in self.complete.items() if store in wanted}
         epochs = {bucket.epoch for bucket in self.buckets.values()}
         self.masks = {epoch: mask for epoch, mask in self.masks.items() if epoch in epochs}
         merged = self.results[-1].merged_away if self.results else ()
