@@ -12,7 +12,8 @@ import pytest
 from tests.unit.engine.sample import STREAMS
 from weft.engine.explain import explain_plan, explain_query
 from weft.engine.roster import Roster
-from weft.optimize.weave import weave
+from weft.optimize.multiway import Measured, plan_probes, weave_probes
+from weft.optimize.weave import probed_stores, weave
 from weft.sql import bind
 
 CASES = sorted(Path(__file__).parent.glob("plan/*.txt"))
@@ -27,7 +28,9 @@ def explain(text: str) -> str:
         roster.request([(name, bind(sql, STREAMS))], [])
         roster.fold(roster.change(0, lambda _: None))
         roster.acknowledge()
-    plan = weave(list(roster.live.values()), STREAMS)
+    live = list(roster.live.values())
+    probes, _ = weave_probes(live, probed_stores(live), Measured(), planner=plan_probes, before=None)
+    plan = weave(live, STREAMS, probes=probes)
     queries = [explain_query(each.record, each.query, plan) for each in plan.queries]
     return "\n\n".join([explain_plan(plan), *queries]) + "\n"
 
