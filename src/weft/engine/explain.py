@@ -11,6 +11,7 @@ from weft.plan.changelog import LiveQuery, QueryRecord, Slots
 from weft.plan.expression import to_sql
 from weft.plan.key import key_text
 from weft.plan.probes import inputs_of
+from weft.plan.probes import TIME_ROUTE
 from weft.plan.query import BoundQuery, Relation
 from weft.plan.shared import SessionJoin, SharedJoin, SharedPlan, SliceStore, Store, join_id, session_id
 from weft.plan.window import window_text
@@ -134,6 +135,8 @@ def _relation_text(relation: Relation) -> str:
 
 def _store_text(store: Store) -> str:
     role = f" (as relation {store.role + 1} of self-joins)" if store.role else ""
+    if store.route == TIME_ROUTE:
+        return f"{store.stream}{role}, divided by event time"
     route = f"partitioned by {key_text(store.route)}" if store.route else "rows of selections"
     return f"{store.stream}{role}, {route}"
 

@@ -92,20 +92,14 @@ def closing_windows(slices: Longs, queries: Iterable[SlidingQuery], *, after: in
 
 
 def closing_wholes(starts: Longs, queries: Iterable[SlidingQuery], *, after: int | None, upto: int) -> list[Closing]:
-    """Windows with after < end <= upto that begin at one of these times, where each cell is of one whole window.
-
-    Each is closed as the tick it begins with: nothing that begins later is part of it.
-    """
+    """Windows with after < end <= upto that begin at one of these times, where each cell is of one whole window; each
+    is closed as the tick it begins with, since nothing that begins later is part of it."""
     begins = np.unique(starts)
     found: dict[int, list[int]] = {}
     for query in queries:
-        ends = begins + query.size
-        mine = (begins % query.slide == 0) & (ends <= upto)
-        if after is not None:
-            mine &= ends > after
-        if query.start is not None:
-            mine &= begins >= query.start
-        for start in begins[mine]:
+        ends, low = begins + query.size, _BEFORE_ALL if after is None else after
+        own = begins >= (_BEFORE_ALL if query.start is None else query.start)
+        for start in begins[own & (begins % query.slide == 0) & (low < ends) & (ends <= upto)]:
             found.setdefault(int(start), []).append(query.slot)
     return [Closing(start, start + 1, tuple(slots)) for start, slots in sorted(found.items())]
 

@@ -1,0 +1,121 @@
+"""Combinations into cells: aggregates over joins whose combinations probe trees find.
+
+A combination counts in every window that holds all its members. It becomes one row for each of them, whose time is the
+beginning of the window: cells of such rows are of whole windows, whatever the windows of other queries are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.kernels.arrow_types import arrow_type
+from weft.kernels.bitset import to_words
+from weft.kernels.cells import Cells, compact, concat, only_groups
+from weft.kernels.select_pairs import select_windows
+from weft.plan.changelog import NO_SLOTS, Slots
+from weft.plan.expression import Column, parts_of
+from weft.plan.key import StoreId
+from weft.plan.probes import Input
+from weft.runtime.row_parts import RowParts
+from weft.runtime.tag_slices import accumulate, write_cells
+from weft.runtime.tagged import Tagged, TagReport
+from weft.runtime.task import BatchTask, CombinedTag, Program
+from weft.state.bucket import TIME, Bucket
+from weft.state.combination import Combinations
+
+Array = np.ndarray[Any, Any]
+
+ROWS_AT_ONCE = 1 << 20
+"""Rows, one for each combination and window, that are accumulated together."""
+
+
+class CombinedCells:
+    """The cells of a task's combinations, gathered until they are written; queries that fail on them fail alone."""
+
+    def __init__(self, program: Program, task: BatchTask, parts: RowParts) -> None:
+        self._program = program
+        self._task = task
+        self._parts = parts
+        self._cells: dict[StoreId, list[tuple[Cells, tuple[int, int]]]] = {}
+        self.failures: dict[int, str] = {}
+
+    def take(self, source: str, found: Combinations) -> Combinations:
+        """Accumulate combinations of this name for all queries that aggregate them; the rest is for the others."""
+        taken = NO_SLOTS
+        for tag in self._program.combined.get(source, ()):
+            taken = Slots(taken | tag.slices.store.slots)
+            for some in _pieces(found, tag):
+                self._accumulate(tag, some)
+        return found if taken == NO_SLOTS else found.with_sets(found.sets & ~to_words(taken, self._program.words))
+
+    def _accumulate(self, tag: CombinedTag, found: Combinations) -> None:
+        rows, starts, sets = self._by_window(tag, found)
+        if len(rows) == 0:
+            return
+        columns = {TIME: pa.array(starts)} | self._columns(tag, found.take(rows))
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        report = TagReport(tag.slices.store.side.stream)
+        cells = accumulate(Tagged(self._program, self._task, report, batch, starts, sets), tag.slices)
+        self.failures |= report.failures
+        if cells is not None:
+            self._cells.setdefault(tag.slices.store.id, []).append(cells)
+
+    def _by_window(self, tag: CombinedTag, found: Combinations) -> tuple[Array, Array, Array]:
+        """Combinations by number, once for each of the windows that hold them; beginnings, and who has such windows."""
+        times = np.stack([member.time for member in found.members])
+        earliest, latest = times.min(axis=0), times.max(axis=0)
+        rows, starts, sets = [], [], []
+        for sliding, slots in tag.shapes:
+            mine = found.sets & to_words(slots, self._program.words)
+            wanted = np.flatnonzero(mine.any(axis=1))
+            selected = select_windows(earliest[wanted], latest[wanted], sliding=sliding, start=None)
+            assert selected.window_start is not None
+            rows.append(wanted[selected.positions])
+            starts.append(selected.window_start)
+            sets.append(np.take(mine, rows[-1], axis=0))
+        return np.concatenate(rows), np.concatenate(starts), np.concatenate(sets)
+
+    def _columns(self, tag: CombinedTag, found: Combinations) -> dict[str, pa.Array]:
+        """The columns that keys and arguments read, each of its own type even where it is missing."""
+        wanted = {part.name: part for each in tag.slices.users for part in parts_of(each) if isinstance(part, Column)}
+        columns = {}
+        for owner, member in zip(tag.inputs, found.members, strict=True):
+            for name, column in wanted.items():
+                if (own := _own_name(owner, name)) is not None:
+                    values, type_ = self._parts.column(member, own), arrow_type(column.type)
+                    columns[name] = values if values.type == type_ else values.cast(type_)
+        return columns
+
+    def write(self, partition: int) -> list[Bucket]:
+        """Write what was gathered, a bucket of slices for each store."""
+        made = []
+        for store, parts in self._cells.items():
+            side = self._program.slices[store].store.side
+            cells = compact(concat([cells for cells, _ in parts])) if len(parts) > 1 else parts[0][0]
+            cells = only_groups(cells, np.unique(cells.group))
+            span = (min(first for _, (first, _) in parts), max(last for _, (_, last) in parts))
+            path = self._task.new_file(f"{store}-c{partition}")
+            made.append(write_cells(cells, side, self._task, path=path, span=span))
+        self._cells = {}
+        return made
+
+
+def _pieces(found: Combinations, tag: CombinedTag) -> Iterator[Combinations]:
+    """Combinations that the store's queries want, as many as will not be too many rows."""
+    wanted = found.with_sets(found.sets & to_words(tag.slices.store.slots, found.sets.shape[1]))
+    windows = sum(-(-sliding.size // sliding.slide) for sliding, _ in tag.shapes)
+    step = max(1, ROWS_AT_ONCE // windows)
+    if len(wanted) <= step:
+        yield from (wanted,) if len(wanted) else ()
+        return
+    for start in range(0, len(wanted), step):
+        yield wanted.take(np.arange(start, min(start + step, len(wanted))))
+
+
+def _own_name(owner: Input, name: str) -> str | None:
+    """The input's own name of a column of combinations; None if it is not the input's."""
+    return name.removeprefix(owner.column("")) if name.startswith(owner.column("")) else None
