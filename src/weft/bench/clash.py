@@ -162,7 +162,7 @@ def measure(setting: Setting, way: str, folder: Path) -> Outcome:
         for engine in engines:
             engine.step()
         seconds.append(time.monotonic() - began)
-        sent.append(sum(came for engine in engines for came, _ in engine.core.flows.values()))
+        sent.append(sum(came for engine in engines for came, _ in engine.core.planning.flows.values()))
     warm = round(setting.seconds * WARM_UP)
     buckets = [bucket for engine in engines for bucket in engine.core.inventory.buckets.values()]
     counts = {query.name: sum(t.num_rows for t in query.tables(0, 1 << 62)) for e in engines for query in e.queries()}

@@ -13,27 +13,23 @@ from uuid import uuid4
 
 from weft.engine.idle import Idleness
 from weft.engine.inventory import Inventory
+from weft.engine.planning import Planning, to_rebuild
 from weft.engine.registry import load_streams, save_stream
-from weft.engine.reports import ended_windows, flows_of, gather, keys_of, rates_of
+from weft.engine.reports import ended_windows, gather
 from weft.engine.roster import Request, Roster
 from weft.errors import StateCorrupt
-from weft.optimize.multiway import Measured, Planner, plan_probes, weave_probes
-from weft.optimize.probe_plan import ProbePlan
-from weft.optimize.weave import probed_stores, weave
-from weft.plan.changelog import NO_SLOTS, Change, QueryId, slots_of
-from weft.plan.key import StoreId
+from weft.optimize.multiway import Planner, plan_probes
+from weft.plan.changelog import Change, QueryId
 from weft.plan.query import BoundQuery
 from weft.plan.shared import SharedPlan
 from weft.plan.stream import Stream
 from weft.plan.window import to_micros
-from weft.runtime.task import BatchTask, Program, compile_program
+from weft.runtime.task import BatchTask, Program
 from weft.state.directory import Directory
 from weft.state.journal import Journal, Manifest
 
 TICK = 1
 CHECKPOINT_EVERY = 50
-REPLANNED = frozenset(2 * 4**n for n in range(8))
-"""Batches after a changelog when probe orders are chosen again: by then there are better statistics."""
 _TRIMMED = "trimmed.json"
 
 
@@ -42,8 +38,6 @@ class Core:
 
     def __init__(self, directory: Directory, *, planner: Planner = plan_probes) -> None:
         self.directory = directory
-        self._planner = planner
-        self._probe_plan: ProbePlan | None = None
         self.lock = threading.RLock()
         self.committed = threading.Condition(self.lock)
         """Notified after every commit."""
@@ -54,14 +48,9 @@ class Core:
         self.next_batch = 0
         self.running: int | None = None
         self._task: BatchTask | None = None
-        self._keys: dict[str, tuple[int, int]] = {}
-        self._changed_at = 0
-        self.flows: dict[str, tuple[int, int]] = {}
-        """For each probe of the last batch: combinations that came to it, and those it made."""
         self._idleness = Idleness()
         self._journal = Journal(directory)
-        self._plan: SharedPlan | None = None
-        self._program: Program | None = None
+        self.planning = Planning(planner)
         self._recover()
 
     # ---- requests
@@ -86,7 +75,7 @@ class Core:
         with self.lock:
             save_stream(self.directory, stream)
             self.streams[stream.name] = stream
-            self._plan = self._program = None
+            self.planning.forget()
 
     def _apply_pending(self) -> None:
         """Make all waiting requests one durable changelog entry for the next batch."""
@@ -102,8 +91,7 @@ class Core:
 
     def _fold_change(self, change: Change) -> None:
         self.inventory.forget_meaning(self.roster.fold(change))
-        self._plan = self._program = None
-        self._changed_at = change.batch
+        self.planning.changed(change.batch)
 
     # ---- the life of a batch
 
@@ -127,26 +115,13 @@ class Core:
     def plan(self) -> SharedPlan:
         """The shared plan in effect."""
         with self.lock:
-            if self._plan is None:
-                queries = sorted(self.roster.live.values(), key=lambda live: live.slot)
-                forest, self._probe_plan = weave_probes(
-                    queries, probed_stores(queries), self.measured(), planner=self._planner, before=self._probe_plan
-                )
-                self._plan = weave(queries, self.streams, probes=forest)
-            return self._plan
+            return self.planning.plan(self.roster.live.values(), self.streams, self.inventory.results)
 
     @property
     def program(self) -> Program:
         """The plan in effect, compiled."""
         with self.lock:
-            if self._program is None:
-                self._program = compile_program(self.plan, self.streams)
-            return self._program
-
-    def measured(self) -> Measured:
-        """What plans are made from: rates of the streams and numbers of keys, as the last batches had them."""
-        with self.lock:
-            return Measured(rates_of(self.inventory.results), dict(self._keys))
+            return self.planning.program(self.plan, self.streams)
 
     def watermarks(self) -> dict[str, int]:
         """Watermark per stream that has seen data, in microseconds."""
@@ -163,19 +138,10 @@ class Core:
             buckets=tuple(self.inventory.buckets.values()),
             masks=dict(self.inventory.masks),
             merges=self.inventory.merges(self.roster.live, self.streams),
-            rebuild=self._to_rebuild(batch),
+            rebuild=to_rebuild(self.plan, self.inventory.complete, batch),
             quarantine=str(self.directory.path("quarantine")),
             closed=dict(self.inventory.closed),
             idle=self._idleness.idle(self.streams),
-        )
-
-    def _to_rebuild(self, batch: int) -> frozenset[StoreId]:
-        """Stores of intermediate results that lack some for a query that is to use them: new queries have no past."""
-        new = slots_of(live.slot for live in self.roster.live.values() if live.record.created == batch)
-        return frozenset(
-            stored.id
-            for stored in self.plan.probes.stored
-            if stored.slots & ~new & ~self.inventory.complete.get(stored.id, NO_SLOTS)
         )
 
     def abort(self) -> None:
@@ -193,10 +159,7 @@ class Core:
             self._journal.write_manifest(manifest)
             self._fold_manifest(manifest)
             self.running = None
-            self.flows = flows_of(reports)
-            self._keys |= keys_of(reports)
-            if self._probe_plan is not None and batch - self._changed_at in REPLANNED:
-                self._plan = self._program = None
+            self.planning.learn(batch, reports)
             self._idleness.note(name for name, totals in manifest.streams if totals.rows)
             self._collect()
             self.inventory.remove(path for report in reports for path in report.get("spent", ()))
@@ -214,7 +177,7 @@ class Core:
         self.inventory.fold(manifest, self.roster.slots)
         for query, error in manifest.failed:
             self.inventory.forget_meaning(self.roster.end(query, manifest.batch, error))
-            self._plan = self._program = None
+            self.planning.forget()
 
     def _collect(self) -> None:
         stored = self.plan.probes.stored

@@ -35,8 +35,7 @@ class Engine:
     """Many ad-hoc queries over shared streams in one Spark job.
 
     `path` holds everything: a new engine on the same path continues. `partitions` may differ from run to run.
-    `keep_results` bounds the result log: results of batches committed longer ago are freed. `planner` chooses the probe
-    orders of joins of many relations.
+    `keep_results` bounds the result log; `planner` chooses probe orders of joins of many relations.
     """
 
     def __init__(
@@ -62,8 +61,7 @@ class Engine:
             directory.close()
             raise
         self._frames: dict[str, Any] = {}
-        self._trigger = ""
-        self._closed = False
+        self._trigger, self._closed = "", False
         self.deliveries = Deliveries(self)
         self._batches = Batches(self.core, BatchRunner(self.spark), self.deliveries, settings=settings)
         self._loop = Loop(self.spark, str(directory.path("spark")), self._batches.run)
@@ -157,11 +155,11 @@ class Engine:
     def queries(self) -> list[Query]:
         """Live and pending queries."""
         with self.core.lock:
-            return [self.query_by_id(query_id) for query_id in self.core.roster.names.values()]
+            return [self.query_by_id(each) for each in self.core.roster.names.values()]
 
     def explain(self) -> str:
         """The shared plan as text."""
-        return explain_plan(self.core.plan, self.core.flows)
+        return explain_plan(self.core.plan, self.core.planning.flows)
 
     # ---- running
 

@@ -10,8 +10,7 @@ from weft.optimize.weave import is_swapped, sides_of
 from weft.plan.changelog import LiveQuery, QueryRecord, Slots
 from weft.plan.expression import to_sql
 from weft.plan.key import key_text
-from weft.plan.probes import inputs_of
-from weft.plan.probes import TIME_ROUTE
+from weft.plan.probes import TIME_ROUTE, inputs_of
 from weft.plan.query import BoundQuery, Relation
 from weft.plan.shared import SessionJoin, SharedJoin, SharedPlan, SliceStore, Store, join_id, session_id
 from weft.plan.window import window_text

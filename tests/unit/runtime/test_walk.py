@@ -245,6 +245,7 @@ def test_what_was_sent_is_known_after_a_batch(tmp_path: Path) -> None:
     scene.harness.create(CHAIN, "q")
     scene.batch()
     core = scene.harness.core
-    assert set(core.flows) <= {probe.id for probe in core.plan.probes.probes()}
-    last = [core.flows[probe.id][1] for probe in core.plan.probes.probes() if probe.result and probe.id in core.flows]
+    flows = core.planning.flows
+    assert set(flows) <= {probe.id for probe in core.plan.probes.probes()}
+    last = [flows[probe.id][1] for probe in core.plan.probes.probes() if probe.result and probe.id in flows]
     assert sum(last) == totals(core.inventory.results) == len(scene.chain())
