@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from weft.kernels.bitset import to_words
 from weft.kernels.join import join_pairs
@@ -19,6 +18,7 @@ from weft.kernels.keys import equal_rows
 from weft.plan.changelog import Slots
 from weft.plan.key import StoreId
 from weft.runtime.aggregate import close_windows, window_limits
+from weft.runtime.copy_rows import copy_rows, used_rows
 from weft.runtime.merge import merge_buckets
 from weft.runtime.partition import PartitionRange, key_values, meaning_of
 from weft.runtime.session_join import close_session_join
@@ -27,15 +27,10 @@ from weft.state.bucket import (
     Bucket,
     Part,
     PartView,
-    bucket_schema,
-    write_bucket,
 )
 from weft.state.segment import PartRef, Piece, Segment, WindowResult, write_pairs
 
 Array = np.ndarray[Any, Any]
-
-SPARSE = 4
-"""Matched rows are copied out when fewer than one in this many rows of a bucket part matched."""
 
 
 @dataclass(slots=True)
@@ -180,15 +175,12 @@ def _write_segment(task: BatchTask, partition: int, matches: list[_Match], repor
     refs = dict[tuple[str, int], tuple[PartRef, Array | None]]()
     for at, (view, rows) in _used_rows(matches).items():
         refs[at] = (PartRef(*at), None)
-        used = np.zeros(view.rows.num_rows, np.bool_)
-        for some in rows:
-            used[some] = True
-        kept = np.flatnonzero(used)
-        if len(kept) * SPARSE < len(used):
+        kept, numbers = used_rows(view.rows.num_rows, rows)
+        if numbers is not None:
             path = f"{base}-{len(report.copied)}.rows.arrow"
-            _copy_rows(Path(task.data) / path, view, kept)
+            copy_rows(Path(task.data) / path, view, kept)
             report.copied.append(path)
-            refs[at] = (PartRef(path, 0), (np.cumsum(used) - 1).astype(np.int32))
+            refs[at] = (PartRef(path, 0), numbers)
     pieces, lists = [], []
     for match in matches:
         left, left_map = refs[match.left[0].path, match.left[1]]
@@ -212,10 +204,3 @@ def _used_rows(matches: Iterable[_Match]) -> dict[tuple[str, int], tuple[PartVie
         ):
             used.setdefault((bucket.path, number), (view, []))[1].append(rows)
     return used
-
-
-def _copy_rows(path: Path, view: PartView, kept: Array) -> None:
-    """A bucket of just these rows; indexes are of no use to readers and are left out."""
-    names = [name for name in view.rows.schema.names if not name.startswith(("weft#h", "weft#r", "weft#k"))]
-    rows = view.rows.select(names).take(pa.array(kept))
-    write_bucket(path, bucket_schema(rows.schema, epoch=view.epoch, words=view.sets.shape[1]), [rows])

@@ -48,14 +48,14 @@ class RowParts:
     def times(self, member: Member) -> Array:
         """Event time of each row."""
         values = np.zeros(len(member.part), np.int64)
-        for number, rows in _by_part(member.part):
+        for number, rows in by_part(member.part):
             values[rows] = self.view(number).times[member.row[rows]]
         return values
 
     def hashes(self, member: Member, index: Index) -> tuple[Array, Array]:
         """Hash of a key of each row, and whether it has one."""
         values, valid = np.zeros(len(member.part), np.uint64), np.zeros(len(member.part), np.bool_)
-        for number, rows in _by_part(member.part):
+        for number, rows in by_part(member.part):
             known, has = self._row_hashes(number, index)
             values[rows], valid[rows] = known[member.row[rows]], has[member.row[rows]]
         return values, valid
@@ -63,7 +63,7 @@ class RowParts:
     def column(self, member: Member, name: str) -> pa.Array:
         """A column's value in each row; NULL where a part does not have it: no query of its time wanted it."""
         taken, places = [], []
-        for number, rows in _by_part(member.part):
+        for number, rows in by_part(member.part):
             view = self.view(number)
             wanted = pa.array(member.row[rows])
             has = name in view.rows.schema.names
@@ -93,7 +93,7 @@ class RowParts:
         return self._hashes[at]
 
 
-def _by_part(part: Array) -> Iterator[tuple[int, Array | slice]]:
+def by_part(part: Array) -> Iterator[tuple[int, Array | slice]]:
     """Which rows are in each part."""
     if len(part) == 0:
         return

@@ -21,6 +21,7 @@ from weft.plan.changelog import Slots
 from weft.plan.key import StoreId
 from weft.plan.probes import Input, Probe, StoredJoin
 from weft.runtime.combined import CombinedCells
+from weft.runtime.copy_rows import with_copies
 from weft.runtime.hop import Conditions, Hop, restricted
 from weft.runtime.row_parts import RowParts
 from weft.runtime.store_view import Fresh, HashRange, Seen, StoreViews
@@ -228,8 +229,9 @@ class _Walk:
                 found = self._conditions.true_for(found, inputs, each.slot, each.expression)
         found = self._cells.take(source, found)
         if len(found):
-            path = self.task.new_file(f"c{self.partition}-{source}")
-            refs, found = self._numbered(Combinations(found.members, found.sets))
+            base = self.task.new_file(f"c{self.partition}-{source}", suffix="")
+            path = f"{base}.arrow"
+            refs, found = self._numbered(with_copies(found, self.parts, self.task.data, base=base))
             size = write_combinations(Path(self.task.data) / path, found, refs, times=False)
             self.report.results.append(WindowResult(path, source, len(found), size, tuple(refs)))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.property.harness import CoreHarness
 from tests.unit.engine.sample import JOIN, WINDOW, open_core, reports_of, rows, stream
 from weft.plan.window import TimeBounds
-from weft.runtime.probe import SPARSE
+from weft.runtime.copy_rows import SPARSE
 from weft.runtime.stages import probe_stage
 from weft.runtime.task import swap_bounds
 

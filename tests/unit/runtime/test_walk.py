@@ -249,3 +249,17 @@ def test_what_was_sent_is_known_after_a_batch(tmp_path: Path) -> None:
     assert set(flows) <= {probe.id for probe in core.plan.probes.probes()}
     last = [flows[probe.id][1] for probe in core.plan.probes.probes() if probe.result and probe.id in flows]
     assert sum(last) == totals(core.inventory.results) == len(scene.chain())
+
+
+def test_few_matched_rows_do_not_keep_all_of_a_bucket(tmp_path: Path) -> None:
+    harness = CoreHarness(tmp_path / "state", list(STREAMS.values()), partitions=2, planner=flat)
+    harness.create(CHAIN, "q")
+    harness.batch({"a": [rows(*((0, k, k) for k in range(100)))], "b": [rows((0, 7, 1, 2))], "c": [rows((0, 5, 3, 2))]})
+    (result,) = harness.core.inventory.results[0].windows
+    copies = [ref for ref in result.refs if ref.path.endswith(".rows.arrow")]
+    assert len(copies) == 1
+    assert harness.results("q") == [(7, 1, 3)]
+    harness.drop("q")
+    harness.batch({"a": [rows((1, 0, 0))]})
+    assert harness.results("q") == [(7, 1, 3)]
+    assert data_files(harness) == {result.path, *(ref.path for ref in result.refs)}
