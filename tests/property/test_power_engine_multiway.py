@@ -1,0 +1,105 @@
+"""Schedules of joins find mistakes in the engine itself: one of its functions is made wrong, and that is found out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.property.fuzz import attempt
+from tests.property.multiway import draw_multiway_schedule
+from tests.property.multiway_harness import random_plans
+from tests.property.run import Mismatch
+from tests.property.workload import Schedule
+from weft.kernels import combine
+from weft.plan.probes import Probe
+from weft.runtime import hop, store_view, walk
+from weft.runtime.store_view import Seen, StoreViews
+from weft.state.combination import Combinations
+
+SCHEDULES = 80
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def forgets_filters(patch: pytest.MonkeyPatch) -> None:
+    """Conditions over whole combinations are not tested."""
+
+    def all_true(self: hop.Conditions, found: Combinations, *_: object) -> Combinations:
+        return found
+
+    patch.setattr(hop.Conditions, "true_for", all_true)
+
+
+def forgets_comparisons(patch: pytest.MonkeyPatch) -> None:
+    """Comparisons are not tested beyond what the search for candidates does by itself."""
+
+    def all_true(self: hop.Conditions, found: Combinations, *_: object) -> Combinations:
+        return found
+
+    patch.setattr(hop.Conditions, "true", all_true)
+
+
+def forgets_other_equalities(patch: pytest.MonkeyPatch) -> None:
+    """Of several equalities, only the one that divides the work counts."""
+
+    def all_equal(self: hop.Hop, seen: Seen, pairs: tuple[Any, Any]) -> Any:
+        return np.ones(len(pairs[0]), np.bool_)
+
+    patch.setattr(hop.Hop, "_equal", all_equal)
+
+
+def forgets_distances(patch: pytest.MonkeyPatch) -> None:
+    """The times of a new member are compared with those of one member only."""
+
+    def of_one(*arguments: Any, distances: Sequence[Any], **more: Any) -> Any:
+        return combine.combine_sets(*arguments, distances=list(distances)[:1], **more)
+
+    patch.setattr(hop, "combine_sets", of_one)
+
+
+def sees_too_much(patch: pytest.MonkeyPatch) -> None:
+    """Every new tuple sees all others of its batch, so that a combination is found by each of its new tuples."""
+    usual = StoreViews.seen
+
+    def seen(self: StoreViews, probe: Probe, *, rebuild: bool) -> Iterator[Seen]:
+        yield from usual(self, probe, rebuild=rebuild)
+        if len(probe.added) == 1 and probe.added[0] < probe.start and not rebuild:
+            for each in self.fresh:
+                if each.bucket.store == probe.store:
+                    yield from self._parts(probe, each.bucket)
+
+    patch.setattr(StoreViews, "seen", seen)
+
+
+def sends_to_one(patch: pytest.MonkeyPatch) -> None:
+    """What waits for the next stage goes to the first of the tasks that need it."""
+    usual = walk._partitions_of
+    patch.setattr(walk, "_partitions_of", lambda hashes, partitions: usual(hashes, partitions)[:1])
+
+
+def forgets_changelogs(patch: pytest.MonkeyPatch) -> None:
+    """Rows tagged for a query that was dropped are taken for those of the query that has its slot now."""
+    patch.setattr(store_view, "meaning_of", lambda task, program, bucket: bucket.slots)
+
+
+@cache
+def drawn(seed: int) -> Schedule:
+    return draw_multiway_schedule(seed)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        forgets_filters, forgets_comparisons, forgets_other_equalities, forgets_distances, sees_too_much, sends_to_one,
+        forgets_changelogs,
+    ],
+)  # fmt: skip
+def test_mistake_is_found(mistake: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+    engine_for = random_plans()
+    seed = next((seed for seed in range(SCHEDULES) if isinstance(attempt(drawn(seed), engine_for), Mismatch)), None)
+    assert seed is not None, f"{SCHEDULES} schedules did not find: {mistake.__doc__}"

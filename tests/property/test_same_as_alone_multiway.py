@@ -1,0 +1,67 @@
+"""The contract for joins of several relations: whatever else runs and whatever the plan, a query's rows are its own.
+
+`WEFT_MULTIWAY_SCHEDULES=5000` plays as many schedules.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from tests.property.fuzz import EngineFor
+from tests.property.multiway import draw_multiway_schedule
+from tests.property.multiway_harness import own_plans, random_plans
+from tests.property.run import play
+
+SCHEDULES = int(os.environ.get("WEFT_MULTIWAY_SCHEDULES", "100"))
+
+# (name, seed) of schedules that failed once with random plans; the name says what was wrong.
+REGRESSIONS: tuple[tuple[str, int], ...] = (
+    ("intermediate results that a crashed restart had freed were looked for by the next plan", 16),
+    ("combinations were lost that had to wait longer than one stage for a store", 21),
+    ("a store that one plan had freed was taken as complete by the next", 101),
+)
+
+_seeds = st.integers(min_value=0, max_value=2**32 - 1)
+_quick = settings(
+    max_examples=SCHEDULES,
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=(HealthCheck.too_slow,),
+)
+
+
+@_quick
+@given(seed=_seeds)
+def test_same_as_alone_multiway(seed: int) -> None:
+    """With plans drawn at random, so that no plan changes a result."""
+    note(f"play it again: python -m tests.property.fuzz_multiway --count 1 --seed {seed}")
+    _run(seed, random_plans())
+
+
+@settings(_quick, max_examples=max(1, SCHEDULES // 4))
+@given(seed=_seeds)
+def test_same_as_alone_multiway_with_the_best_plans(seed: int) -> None:
+    note(f"play it again: python -m tests.property.fuzz_multiway --plans own --count 1 --seed {seed}")
+    _run(seed, own_plans())
+
+
+def test_regressions() -> None:
+    for name, seed in REGRESSIONS:
+        try:
+            _run(seed, random_plans())
+        except Exception as error:
+            error.add_note(f"regression: {name}")
+            raise
+
+
+def _run(seed: int, engine_for: EngineFor) -> None:
+    schedule = draw_multiway_schedule(seed)
+    with tempfile.TemporaryDirectory(prefix="weft-property-") as directory:
+        play(schedule, engine_for(schedule), Path(directory) / "state")
