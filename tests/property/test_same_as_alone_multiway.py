@@ -24,6 +24,7 @@ REGRESSIONS: tuple[tuple[str, int], ...] = (
     ("intermediate results that a crashed restart had freed were looked for by the next plan", 16),
     ("combinations were lost that had to wait longer than one stage for a store", 21),
     ("a store that one plan had freed was taken as complete by the next", 101),
+    ("what one plan had freed of a store for one query was taken as complete by the next", 9019),
 )
 
 _seeds = st.integers(min_value=0, max_value=2**32 - 1)

@@ -95,8 +95,9 @@ class Inventory:
         gone = [b for b in self.buckets.values() if not self._is_needed(b, limits, streams[b.stream], max_times)]
         for bucket in gone:
             self._references.subtract(self.buckets.pop(bucket.path).refs)
-        wanted = {each.id for each in stored}
-        self.complete = {store: slots for store, slots in self.complete.items() if store in wanted}
+        # What this plan does not want of a store for a query is gone, whatever the next plan wants.
+        wanted = {each.id: each.slots for each in stored}
+        self.complete = {at: Slots(slots & wanted[at]) for at, slots in self.complete.items() if at in wanted}
         epochs = {bucket.epoch for bucket in self.buckets.values()}
         self.masks = {epoch: mask for epoch, mask in self.masks.items() if epoch in epochs}
         merged = self.results[-1].merged_away if self.results else ()
