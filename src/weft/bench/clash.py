@@ -1,6 +1,6 @@
 """Overlapping joins of three and four relations, planned together, each alone, or not shared: `weft bench clash`.
 
-Queries are random connected parts of one graph of six relations and five joins, with a window and a selection each.
+Queries are random connected parts of one graph of five relations and six joins, with a window and a selection each.
 `together` is one engine that plans all of them; `alone` is one engine where each query has its own best orders and
 equal steps are shared; `independent` is an engine per query. All get the same rows, a second of event time per batch,
 each way in a process of its own, in turn. A batch of the independent engines takes as long as all of them together.
@@ -14,7 +14,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -30,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.bench import optimizer
+from weft.bench.weft_system import finished_batches
 from weft.engine import Engine
 from weft.engine.streams import files
 from weft.optimize.join_graph import Attribute, JoinInput, JoinQuery, Predicate, compare
@@ -38,14 +38,17 @@ from weft.optimize.plan_probes import plan_alone
 from weft.optimize.probe_plan import ProbePlan
 from weft.optimize.statistics import Statistics
 from weft.plan.changelog import QueryId
+from weft.runtime.loop import AVAILABLE_NOW
 from weft.runtime.session import local_session
+from weft.state.bucket import Bucket
 
-RELATIONS = 6
-GRAPH = ((0, 1, 1, 0), (1, 1, 2, 0), (2, 1, 3, 0), (1, 2, 4, 0), (2, 2, 5, 0))
+RELATIONS = 5
+GRAPH = ((0, 1, 1, 0), (1, 1, 2, 0), (2, 1, 3, 0), (1, 2, 4, 0), (3, 2, 4, 1), (0, 2, 2, 2))
 """Joins there are, as in a schema of keys: relation and attribute on either side."""
 WINDOW = 5
 """Seconds."""
 ATTRIBUTES = optimizer.ATTRIBUTES
+SCHEMA = f"ts timestamp, id bigint, {', '.join(f'a{at} bigint' for at in range(ATTRIBUTES))}, v int"
 WAYS = ("together", "alone", "independent")
 BAR_THROUGHPUT, BAR_MEMORY, BAR_PREDICTED = 2.6, 1 / 3, 0.20
 WARM_UP = 0.25
@@ -74,7 +77,7 @@ class Outcome:
     batch_seconds: float
     rows_per_second: float
     sent: float
-    """Combinations sent to stores per second of input."""
+    """Combinations sent to stores by the last second of input."""
     stored_rows: int
     stored_bytes: int
     counts: dict[str, int]
@@ -141,38 +144,28 @@ def measure(setting: Setting, way: str, folder: Path) -> Outcome:
     groups = [[each] for each in texts] if way == "independent" else [texts]
     planner: Planner = plan_each_alone if way == "alone" else plan_probes
     spark = local_session()
-    inbox = folder / "in"
-    engines = []
+    seconds, sent, buckets, counts = 0.0, 0, list[Bucket](), dict[str, int]()
     for at, group in enumerate(groups):
-        engine = Engine(folder / f"state{at}", spark=spark, planner=planner)
-        for relation in range(RELATIONS):
-            name = f"r{relation:03}"
-            (inbox / name).mkdir(parents=True, exist_ok=True)
-            if any(f"{name} [" in text for _, text in group):
-                schema = f"ts timestamp, id bigint, {', '.join(f'a{n} bigint' for n in range(ATTRIBUTES))}, v int"
-                engine.stream(name, files(inbox / name, schema=schema), time="ts", lateness="0 seconds")
-        engine.create_many(group)
-        engines.append(engine)
-    seconds, sent = [], []
-    for second in range(setting.seconds):
-        for relation in range(RELATIONS):
-            name = f"r{relation:03}/{second:05}.parquet"
-            (inbox / name).hardlink_to(folder / "data" / name)
-        began = time.monotonic()
-        for engine in engines:
-            engine.step()
-        seconds.append(time.monotonic() - began)
-        sent.append(sum(came for engine in engines for came, _ in engine.core.planning.flows.values()))
-    warm = round(setting.seconds * WARM_UP)
-    buckets = [bucket for engine in engines for bucket in engine.core.inventory.buckets.values()]
-    counts = {query.name: sum(t.num_rows for t in query.tables(0, 1 << 62)) for e in engines for query in e.queries()}
-    for engine in engines:
-        engine.stop()
-    batch = median(seconds[warm:])
+        with Engine(folder / f"state{at}", spark=spark, planner=planner) as engine:
+            for relation in range(RELATIONS):
+                name = f"r{relation:03}"
+                if any(f"{name} [" in text for _, text in group):
+                    source = files(folder / "data" / name, schema=SCHEMA, max_files_per_batch=1)
+                    engine.stream(name, source, time="ts", lateness="0 seconds")
+            engine.create_many(group)
+            engine.start(AVAILABLE_NOW)
+            streaming = engine.spark.streams.active[0]
+            engine.wait(1200)
+            seconds += median(
+                batch.seconds for batch in finished_batches(engine, streaming)[round(WARM_UP * setting.seconds) :]
+            )
+            sent += sum(came for came, _ in engine.core.planning.flows.values())
+            buckets += engine.core.inventory.buckets.values()
+            counts |= {query.name: sum(t.num_rows for t in query.tables(0, 1 << 62)) for query in engine.queries()}
     return Outcome(
-        batch,
-        setting.rate * RELATIONS / batch,
-        median(sent[warm:]),
+        seconds,
+        setting.rate * RELATIONS / seconds,
+        sent,
         sum(bucket.rows for bucket in buckets),
         sum(bucket.bytes for bucket in buckets),
         counts,

@@ -2,7 +2,7 @@
 
 MultiStream eq. 2 and CLASH eq. 1: tuples of relation s that were joined with the relations of a set X reach the next
 store at rate(s) · Π stored(k) · Π selectivity / |X|, k over the rest of X. The last factor is there because each
-result is produced once, by the latest of its |X| tuples.
+result is produced once, by the latest of its |X| tuples; with windows that slide it is 1 (`CostModel.sliding`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Estimates:
             factors = [self.stores[number] for number in bits(inputs) if number != start]
             factors.append(self.rates[start])
             factors.extend(self.selectivities[number] for number in bits(predicates))
-            found = self._flows[key] = _product(factors) / inputs.bit_count()
+            found = self._flows[key] = _product(factors) / (1 if self.model.sliding else inputs.bit_count())
         return found
 
     def stored(self, inputs: int, predicates: int) -> float:

@@ -54,7 +54,7 @@ def _changed(before: ProbePlan, queries: Sequence[JoinQuery]) -> ProbePlan | Non
     return add_queries(drop_queries(before, gone), new)
 
 
-COSTS = CostModel()
+COSTS = CostModel(sliding=True)
 
 
 def choosing_planner(choose: Callable[[Sequence[int]], int], model: CostModel = COSTS) -> Planner:

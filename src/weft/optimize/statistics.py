@@ -81,6 +81,9 @@ class CostModel:
     """Whether results of joins may be stored."""
     largest_intermediate: int = 1 << 30
     """Relations in a stored result, at most."""
+    sliding: bool = False
+    """Whether a new tuple finds full windows. In the papers windows fill up, so that of the tuples of a result each is
+    the latest in its share of the cases (the factors ½, ⅓ …); behind a sliding window there is always all of it."""
 
     def __post_init__(self) -> None:
         if self.tasks < 1 or not 0 <= self.storage_price < math.inf:
