@@ -55,7 +55,10 @@ class Estimates:
 
     def storage_cost(self, inputs: int, predicates: int) -> float:
         """Price of one copy of a store."""
-        return self.model.storage_price * self.stored(inputs, predicates)
+        price = self.model.storage_price
+        if inputs.bit_count() == 1 and self.model.input_price is not None:
+            price = self.model.input_price
+        return price * self.stored(inputs, predicates)
 
 
 def estimate(graph: JoinGraph, statistics: Statistics, model: CostModel) -> Estimates:

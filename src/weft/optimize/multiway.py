@@ -54,7 +54,9 @@ def _changed(before: ProbePlan, queries: Sequence[JoinQuery]) -> ProbePlan | Non
     return add_queries(drop_queries(before, gone), new)
 
 
-COSTS = CostModel(sliding=True)
+COSTS = CostModel(storage_price=0.2, input_price=0.0, sliding=True)
+"""Inputs are stored with all their indexes, whatever the plan. To keep an intermediate result for a window of five
+seconds costs as much as to send it on once more."""
 
 
 def choosing_planner(choose: Callable[[Sequence[int]], int], model: CostModel = COSTS) -> Planner:

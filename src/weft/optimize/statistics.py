@@ -81,12 +81,16 @@ class CostModel:
     """Whether results of joins may be stored."""
     largest_intermediate: int = 1 << 30
     """Relations in a stored result, at most."""
+    input_price: float | None = None
+    """What keeping one tuple of a relation's own store costs, if it is not the same: nothing where it is kept with all
+    its indexes in any case."""
     sliding: bool = False
     """Whether a new tuple finds full windows. In the papers windows fill up, so that of the tuples of a result each is
     the latest in its share of the cases (the factors ½, ⅓ …); behind a sliding window there is always all of it."""
 
     def __post_init__(self) -> None:
-        if self.tasks < 1 or not 0 <= self.storage_price < math.inf:
+        prices = (self.storage_price, self.storage_price if self.input_price is None else self.input_price)
+        if self.tasks < 1 or not all(0 <= price < math.inf for price in prices):
             raise ValueError("a cost model needs a task and a price that is finite and not negative")
 
 
