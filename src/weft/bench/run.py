@@ -74,10 +74,13 @@ def _spike_command(case: Case, spike: Path) -> list[str]:
 def _environment(case: Case, folder: Path) -> dict[str, str]:
     """Whatever a case writes goes to its folder, and plain Spark gets the heap its state needs."""
     scratch = {"SPARK_LOCAL_DIRS": str(folder / "spark"), "TMPDIR": str(folder)}
-    if case.system is System.SPARK:
-        heap = min(_LARGEST_HEAP, max(2, psutil.virtual_memory().total // _GIGABYTE // 2))
-        scratch["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {heap}g pyspark-shell"
-    return os.environ | scratch
+    return os.environ | scratch | (largest_heap() if case.system is System.SPARK else {})
+
+
+def largest_heap() -> dict[str, str]:
+    """What gives a child's Spark half of the memory there is."""
+    heap = min(_LARGEST_HEAP, max(2, psutil.virtual_memory().total // _GIGABYTE // 2))
+    return {"PYSPARK_SUBMIT_ARGS": f"--driver-memory {heap}g pyspark-shell"}
 
 
 def read_outcome(lines: Iterable[str], case: Case) -> Outcome | None:
