@@ -67,9 +67,9 @@ def draw_aggregation(
         draw_relation(random, side, stream, aliases[side], window, world) for side, stream in enumerate(chosen)
     )
     spec = QuerySpec(name, relations, keys, None, (), _draw_style(random, joined=joined))
-    grouped_by = _draw_group_keys(random, chosen, world)
+    grouped_by = draw_group_keys(random, chosen, world)
     in_group_by = not joined and _spark_has(window) and random.random() < 0.4
-    return _with_results(
+    return with_results(
         random, replace(spec, grouping=Grouping(grouped_by, None, in_group_by)), chosen, world, features
     )
 
@@ -91,7 +91,7 @@ def draw_sibling(
     assert model.grouping is not None
     grouping = replace(model.grouping, in_group_by=model.grouping.in_group_by and _spark_has(window))
     spec = replace(model, name=name, relations=relations, grouping=grouping)
-    return _with_results(random, spec, chosen, world, features)
+    return with_results(random, spec, chosen, world, features)
 
 
 def draw_session(random: Random, clock: Clock, *, joined: bool) -> Session:
@@ -121,7 +121,7 @@ def _draw_style(random: Random, *, joined: bool) -> Style:
     )
 
 
-def _draw_group_keys(random: Random, streams: tuple[Stream, ...], world: World) -> tuple[Scalar, ...]:
+def draw_group_keys(random: Random, streams: tuple[Stream, ...], world: World) -> tuple[Scalar, ...]:
     """None to three, most often the column that all streams share."""
     all_columns = [column for side, stream in enumerate(streams) for column in columns_of(side, stream)]
     shared = [column for column in all_columns if column.name == "c0"]
@@ -138,7 +138,7 @@ def _draw_expression(random: Random, column: Col, world: World) -> Scalar:
     return Length(column) if column.type.kind is Kind.STRING else draw_arithmetic(random, column, world)
 
 
-def _with_results(
+def with_results(
     random: Random, spec: QuerySpec, streams: tuple[Stream, ...], world: World, features: Features
 ) -> QuerySpec:
     """The query with a SELECT list and perhaps HAVING."""
@@ -163,7 +163,7 @@ def _with_results(
 def _draw_call(random: Random, streams: tuple[Stream, ...], world: World, features: Features) -> Call:
     sides = [columns_of(side, stream) for side, stream in enumerate(streams)]
     if len(sides) == 2 and random.random() < 0.25:
-        return _draw_product(random, sides[0], sides[1], world)
+        return draw_product(random, sides[0], sides[1], world)
     function = random.choice((*_FUNCTIONS, "approx_distinct") if features.sketches else _FUNCTIONS)
     candidates = [column for side in sides for column in side if _takes(function, column.type.kind, world)]
     if not candidates or (function == "count" and random.random() < 0.5):
@@ -197,7 +197,7 @@ def _result_type(function: str, of: DataType) -> DataType:
             return BIGINT
 
 
-def _draw_product(random: Random, left: Sequence[Col], right: Sequence[Col], world: World) -> Call:
+def draw_product(random: Random, left: Sequence[Col], right: Sequence[Col], world: World) -> Call:
     """SUM(l.x * r.y) of small finite numbers, or COUNT(*) where there are none."""
     candidates = [
         (first, second)

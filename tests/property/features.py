@@ -20,3 +20,5 @@ class Features:
     session_joins: bool = True
     aggregated_joins: bool = True
     sketches: bool = True
+    aggregated_many: bool = False
+    """Aggregations over joins of several relations, of which only schedules of such joins know."""

@@ -9,6 +9,7 @@ from random import Random
 
 from tests.property.data import World, draw_world
 from tests.property.features import Features
+from tests.property.multiway_aggregates import aggregated
 from tests.property.oracle import Lifetime, Oracle
 from tests.property.queries import draw_query
 from tests.property.spec import QuerySpec
@@ -17,6 +18,9 @@ from tests.property.workload import Batch, Cast, Create, Schedule, Sizes, draw_i
 from weft.plan.stream import FrameSource, Stream
 from weft.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, DataType, Field, Schema
 
+AGGREGATED = Sizes(
+    rows=50, batches=6, queries=6, crowds=0.0, features=Features(aggregations=False, aggregated_many=True)
+)
 MULTIWAY = Sizes(rows=50, batches=6, queries=6, crowds=0.0, features=Features(aggregations=False))
 MOST_ROWS = 2000
 # Tried one after the other until a query has rows, but not too many.
@@ -73,7 +77,8 @@ class _Cast(Cast):
             query = draw_part(self.random, name, theme, self.world, features=self.features, count=count, room=room)
             found = self._rows(query, self.batch, MOST_ROWS + 1)
             if least <= found <= MOST_ROWS:
-                return query
+                wanted = self.features.aggregated_many and self.random.random() < 0.7
+                return aggregated(self.random, query, self.streams, self.world) if wanted else query
             empty = query if found == 0 else empty
         return empty or draw_query(self.random, name, self.streams, self.world, self.features)
 

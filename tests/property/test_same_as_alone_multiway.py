@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from tests.property.fuzz import EngineFor
-from tests.property.multiway import draw_multiway_schedule
+from tests.property.multiway import AGGREGATED, MULTIWAY, draw_multiway_schedule
 from tests.property.multiway_harness import own_plans, random_plans
 from tests.property.run import play
+from tests.property.workload import Sizes
 
 SCHEDULES = int(os.environ.get("WEFT_MULTIWAY_SCHEDULES", "100"))
 
@@ -53,6 +54,14 @@ def test_same_as_alone_multiway_with_the_best_plans(seed: int) -> None:
     _run(seed, own_plans())
 
 
+@settings(_quick, max_examples=max(1, SCHEDULES // 4))
+@given(seed=_seeds)
+def test_same_as_alone_multiway_aggregated(seed: int) -> None:
+    """Most queries aggregate what they join."""
+    note(f"play it again: python -m tests.property.fuzz_multiway --aggregated --count 1 --seed {seed}")
+    _run(seed, random_plans(), AGGREGATED)
+
+
 def test_regressions() -> None:
     for name, seed in REGRESSIONS:
         try:
@@ -62,7 +71,7 @@ def test_regressions() -> None:
             raise
 
 
-def _run(seed: int, engine_for: EngineFor) -> None:
-    schedule = draw_multiway_schedule(seed)
+def _run(seed: int, engine_for: EngineFor, sizes: Sizes = MULTIWAY) -> None:
+    schedule = draw_multiway_schedule(seed, sizes)
     with tempfile.TemporaryDirectory(prefix="weft-property-") as directory:
         play(schedule, engine_for(schedule), Path(directory) / "state")
