@@ -33,6 +33,8 @@ _LARGE_QUERY = 4
 """Relations from which the relaxation of a single query can be far from its cost."""
 _WIDE, _SMALL_GAP = 2.0, 0.005
 """A gap is wide if it is so many times what was asked for, or than this."""
+_LITTLE_SHARED = 1.2
+"""How much more queries may cost one by one than together for their costs alone to say much about all of them."""
 _FLOOR_SHARE = 0.7
 """Of the time that is left, to find what queries cost alone."""
 
@@ -54,6 +56,8 @@ class _Search:
     limits: Limits
     best: Routing
     bound: float = 0.0
+    followed: tuple[ProbeModel, Relaxation] | None = None
+    """The program and its relaxation, if that has an answer."""
 
     @property
     def targets(self) -> tuple[int, ...]:
@@ -133,8 +137,9 @@ def _restricted(routing: Routing, targets: Sequence[int]) -> Routing:
     return part
 
 
-def _follow_relaxation(search: _Search, floors: Mapping[Shape, float]) -> tuple[ProbeModel, Relaxation] | None:
+def _follow_relaxation(search: _Search, floors: Mapping[Shape, float]) -> None:
     """Bound the cost by the relaxation and follow it; without one the best is made of what there is."""
+    search.followed = None
     known = [(group, floor) for group in search.groups if (floor := floors.get(_shape(search.lattice, group)))]
     model = build_model(search.lattice, search.targets, most=search.best.cost(), floors=known)
     relaxed = relax(model.model, search.limits)
@@ -142,21 +147,22 @@ def _follow_relaxation(search: _Search, floors: Mapping[Shape, float]) -> tuple[
     if isinstance(relaxed, NoAnswer):
         search.bound = max(search.bound, least_cost(search.lattice, search.targets))
         improve(search.best, search.groups, rounds=3)
-        return None
+        return
     search.bound = max(search.bound, relaxed.cost / model.scale)
     before = search.best
     search.offer(route(search.lattice, search.targets, model.guide(relaxed.values, least=_TRUST)))
     if not search.done() and search.has_large and (search.best is not before or not floors):
         improve(search.best, search.groups, rounds=3)
-    return model, relaxed
+    search.followed = model, relaxed
 
 
 def _search(search: _Search, floors: Mapping[Shape, float]) -> None:
     """The relaxation with what is known of queries alone, a search among what it uses, a search of everything."""
-    followed = _follow_relaxation(search, floors)
-    if followed is None:
+    if floors and any(_shape(search.lattice, group) in floors for group in search.groups):
+        _follow_relaxation(search, floors)
+    if search.followed is None:
         return
-    model, relaxed = followed
+    model, relaxed = search.followed
     if search.has_large and len(search.groups) > 1 and not search.done():
         _solve_support(search, model, relaxed)
     if not search.done():
@@ -164,8 +170,11 @@ def _search(search: _Search, floors: Mapping[Shape, float]) -> None:
 
 
 def _should_learn(search: _Search) -> bool:
-    """Whether costs alone are worth finding: of several large queries that share so little that the gap is wide."""
-    return search.has_large and search.gap() > _WIDE * max(search.limits.gap, _SMALL_GAP)
+    """Whether costs alone are worth finding: of large queries that share so little that the gap is wide."""
+    if not search.has_large or search.gap() <= _WIDE * max(search.limits.gap, _SMALL_GAP):
+        return False
+    apart = sum(_restricted(search.best, group).cost() for group in search.groups)
+    return apart <= _LITTLE_SHARED * search.best.cost()
 
 
 def _costs_alone(searches: Sequence[_Search], limits: Limits) -> tuple[dict[Shape, float], timedelta]:
