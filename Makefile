@@ -14,7 +14,7 @@ UNITTESTS := $(wildcard tests/unit tests/golden tests/meta)
 ALL_CORES := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests all-tests golden-update fuzz fuzz-optimizers bench-quick bench-deployment \
+.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests all-tests golden-update fuzz fuzz-multiway fuzz-optimizers bench-quick bench-deployment \
 	bench-join-aggregate bench-churn bench-clash bench-chain bench-optimizer bench-partitioning clean
 
 help:  ## list the targets
@@ -80,6 +80,9 @@ golden-update: setup  ## rewrite the expected plans in tests/golden; read what c
 fuzz: setup  ## the property tests for as long as you like: make fuzz SECONDS=600
 	$(BIN)/python -m tests.property.fuzz --seconds $(SECONDS)
 
+fuzz-multiway: setup  ## the same for joins of several relations, with random plans (ARGS="--aggregated")
+	$(BIN)/python -m tests.property.fuzz_multiway --seconds $(SECONDS) $(ARGS)
+
 fuzz-optimizers: setup  ## the optimizers against brute force on thousands of instances: make fuzz-optimizers INSTANCES=3000
 	WEFT_OPTIMIZER_INSTANCES=$(INSTANCES) $(PYTEST) $(ALL_CORES) tests/property/test_optimizers.py tests/unit/optimize/test_partition_exact.py
 
@@ -101,10 +104,10 @@ bench-clash: setup  ## overlapping joins of many relations: planned together, al
 bench-chain: setup  ## a join of four relations against cascaded joins of plain Structured Streaming
 	$(BIN)/python -m weft.bench.chain $(ARGS)
 
-bench-optimizer: setup  ## probe orders of many queries (CLASH fig. 9)
+bench-optimizer: setup  ## probe orders and partitioning of many queries (CLASH fig. 9, SASPAR fig. 8)
 	$(BIN)/python -m weft.bench.optimizer $(ARGS)
 
-bench-partitioning: setup  ## shared partitioning (SASPAR fig. 8)
+bench-partitioning: setup  ## shared partitioning alone (SASPAR fig. 8)
 	$(BIN)/python -m weft.bench.partitioning $(ARGS)
 
 clean:  ## remove everything that make or a run has made

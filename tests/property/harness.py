@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +14,7 @@ from weft.engine.registry import save_stream
 from weft.optimize.multiway import Planner, plan_probes
 from weft.plan.stream import Stream
 from weft.runtime.read import chunks_of, plan_reading, read_chunk
-from weft.runtime.stages import probe_stage, probe_stages, tag_stage
+from weft.runtime.stages import run_here
 from weft.sql import bind
 from weft.state.directory import Directory
 
@@ -69,20 +68,9 @@ class CoreHarness:
         assert begun is not None
         program, task = begun
         passing("after_changelog")
-        items: dict[int, list[bytes]] = {partition: [] for partition in range(self._partitions)}
-        for partition, item in tag_stage(program, task, self._tables(inputs)):
-            items[partition].append(item)
-        passing("after_tag")
-        for stage in range(1, probe_stages(program) + 1):
-            sent: dict[int, list[bytes]] = {partition: [] for partition in range(self._partitions)}
-            for partition, received in items.items():
-                for to, item in probe_stage(program, task, partition, stage=stage, items=received):
-                    sent[to].append(item)
-                passing("during_probe")
-            items = sent
-        reports = [report for received in items.values() for report in received]
+        reports = run_here(program, task, self._tables(inputs), passing=passing)
         passing("before_commit")
-        core.commit(task.batch, [_load(report) for report in reports])
+        core.commit(task.batch, reports)
         passing("after_commit")
 
     def _tables(
@@ -122,11 +110,6 @@ class CoreHarness:
 
     def _record(self, name: str):  # type: ignore[no-untyped-def]
         return max((r for r in self.core.roster.records.values() if r.name == name), key=lambda r: int(r.id[1:]))
-
-
-def _load(report: bytes) -> dict[str, object]:
-    loaded: dict[str, object] = json.loads(report)
-    return loaded
 
 
 def open_harness(path: Path, streams: Sequence[Stream], *, partitions: int) -> CoreHarness:

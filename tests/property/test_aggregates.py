@@ -8,9 +8,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import note
 
+from tests.property.by_seed import by_seed
 from tests.property.cases import aggregate, alone, call, col, join, lit, row, schedule, windows
 from tests.property.data import DECIMAL
 from tests.property.features import Features
@@ -40,14 +40,7 @@ END = {"l": [row(10**6, 0)], "r": [row(10**6, 0)]}
 """A batch after which the watermark is far behind the other rows."""
 
 
-@settings(
-    max_examples=60,
-    deadline=None,
-    print_blob=True,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    suppress_health_check=(HealthCheck.too_slow,),
-)
-@given(seed=st.integers(min_value=0, max_value=2**32 - 1))
+@by_seed(60)
 def test_reference_agrees_with_oracle(seed: int) -> None:
     options = "--harness reference --rows 50 --aggregations"
     note(f"play it again: python -m tests.property.fuzz {options} --count 1 --seed {seed}")

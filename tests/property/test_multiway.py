@@ -10,9 +10,9 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import note
 
+from tests.property.by_seed import by_seed
 from tests.property.cases import PLAIN, alone, col, lit, row, schedule
 from tests.property.columns import columns_in, relations_in, renumbered
 from tests.property.multiway import MOST_ROWS, MULTIWAY, draw_multiway_schedule, queries_of
@@ -179,14 +179,7 @@ def test_ways_to_write_one_join() -> None:
 # ---- the oracle against the reference, and on cases small enough to be right by looking at them
 
 
-@settings(
-    max_examples=60,
-    deadline=None,
-    print_blob=True,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    suppress_health_check=(HealthCheck.too_slow,),
-)
-@given(seed=st.integers(min_value=0, max_value=2**32 - 1))
+@by_seed(60)
 def test_reference_agrees_with_oracle(seed: int) -> None:
     options = "--plans reference --rows 20"
     note(f"play it again: python -m tests.property.fuzz_multiway {options} --count 1 --seed {seed}")

@@ -8,9 +8,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import note
 
+from tests.property.by_seed import by_seed
 from tests.property.cases import alone, col, join, lit, row, schedule, select, self_join
 from tests.property.compare import compare_rows
 from tests.property.data import DECIMAL, from_micros
@@ -42,14 +42,7 @@ from tests.property.workload import Sizes, draw_schedule
 from weft.plan.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP
 
 
-@settings(
-    max_examples=100,
-    deadline=None,
-    print_blob=True,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    suppress_health_check=(HealthCheck.too_slow,),
-)
-@given(seed=st.integers(min_value=0, max_value=2**32 - 1))
+@by_seed(100)
 def test_reference_agrees_with_oracle(seed: int) -> None:
     options = "--harness reference --rows 50 --no-aggregations"
     note(f"play it again: python -m tests.property.fuzz {options} --count 1 --seed {seed}")

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import note
 
+from tests.property.by_seed import by_seed
 from tests.property.features import Features
 from tests.property.harness import open_harness
 from tests.property.run import run_schedule
@@ -24,15 +24,7 @@ REGRESSIONS: tuple[tuple[str, int, Sizes], ...] = (
 
 
 # A smaller seed is not a simpler schedule, so hypothesis has nothing to shrink: the fuzz command does that.
-@settings(
-    max_examples=300,
-    deadline=None,
-    derandomize=False,
-    print_blob=True,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    suppress_health_check=(HealthCheck.too_slow,),
-)
-@given(seed=st.integers(min_value=0, max_value=2**32 - 1))
+@by_seed(300)
 def test_same_as_alone(seed: int) -> None:
     note(f"play it again: python -m tests.property.fuzz --count 1 --seed {seed}")
     _run(seed, Sizes())

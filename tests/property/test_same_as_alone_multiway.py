@@ -9,9 +9,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import note
 
+from tests.property.by_seed import by_seed
 from tests.property.fuzz import EngineFor
 from tests.property.multiway import AGGREGATED, MULTIWAY, draw_multiway_schedule
 from tests.property.multiway_harness import own_plans, random_plans
@@ -28,34 +28,21 @@ REGRESSIONS: tuple[tuple[str, int], ...] = (
     ("what one plan had freed of a store for one query was taken as complete by the next", 9019),
 )
 
-_seeds = st.integers(min_value=0, max_value=2**32 - 1)
-_quick = settings(
-    max_examples=SCHEDULES,
-    deadline=None,
-    derandomize=False,
-    print_blob=True,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    suppress_health_check=(HealthCheck.too_slow,),
-)
 
-
-@_quick
-@given(seed=_seeds)
+@by_seed(SCHEDULES)
 def test_same_as_alone_multiway(seed: int) -> None:
     """With plans drawn at random, so that no plan changes a result."""
     note(f"play it again: python -m tests.property.fuzz_multiway --count 1 --seed {seed}")
     _run(seed, random_plans())
 
 
-@settings(_quick, max_examples=max(1, SCHEDULES // 4))
-@given(seed=_seeds)
+@by_seed(max(1, SCHEDULES // 4))
 def test_same_as_alone_multiway_with_the_best_plans(seed: int) -> None:
     note(f"play it again: python -m tests.property.fuzz_multiway --plans own --count 1 --seed {seed}")
     _run(seed, own_plans())
 
 
-@settings(_quick, max_examples=max(1, SCHEDULES // 4))
-@given(seed=_seeds)
+@by_seed(max(1, SCHEDULES // 4))
 def test_same_as_alone_multiway_aggregated(seed: int) -> None:
     """Most queries aggregate what they join."""
     note(f"play it again: python -m tests.property.fuzz_multiway --aggregated --count 1 --seed {seed}")

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -35,8 +35,7 @@ from weft.plan.stream import FrameSource, Stream
 from weft.runtime.loop import AVAILABLE_NOW
 from weft.runtime.row_parts import RowParts
 from weft.runtime.session import local_session, streaming_settings
-from weft.runtime.stages import probe_stage, probe_stages, tag_stage
-from weft.runtime.task import BatchTask, Program
+from weft.runtime.stages import run_here
 from weft.sql import bind, parse_schema
 from weft.state.combination import Member, open_combinations
 from weft.state.directory import Directory
@@ -192,7 +191,8 @@ def count_bytes(setting: Setting, folder: Path) -> Bytes:
     for second in range(setting.seconds):
         begun = core.begin(core.next_batch, partitions=2)
         assert begun is not None
-        reports = list(_stages(*begun, {name: rows_of(random, setting, second) for name in STREAMS[:3]}))
+        tables = ((name, rows_of(random, setting, second), ()) for name in STREAMS[:3])
+        reports = run_here(*begun, tables)
         for path in sorted(Path(begun[1].data).glob(f"{begun[1].batch:012d}/w*.arrow")):
             file = open_combinations(path)
             lists += path.stat().st_size
@@ -201,19 +201,6 @@ def count_bytes(setting: Setting, folder: Path) -> Bytes:
         core.commit(core.next_batch, reports)
     directory.close()
     return Bytes(lists, rows, combinations)
-
-
-def _stages(program: Program, task: BatchTask, tables: dict[str, pa.Table]) -> Iterator[dict[str, Any]]:
-    items: dict[int, list[bytes]] = {partition: [] for partition in range(task.partitions)}
-    for partition, item in tag_stage(program, task, ((name, table, ()) for name, table in tables.items())):
-        items[partition].append(item)
-    for stage in range(1, probe_stages(program) + 1):
-        sent: dict[int, list[bytes]] = {partition: [] for partition in range(task.partitions)}
-        for partition, received in items.items():
-            for to, item in probe_stage(program, task, partition, stage=stage, items=received):
-                sent[to].append(item)
-        items = sent
-    yield from (json.loads(report) for each in items.values() for report in each)
 
 
 def _as_rows(file: Any, parts: RowParts) -> int:

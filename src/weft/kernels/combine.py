@@ -9,13 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.kernels.bitset import Words
-from weft.kernels.join import _minus, _rank
+from weft.kernels.join import minus, rank_among
 from weft.kernels.keys import frozen
 from weft.kernels.window_table import Times, WindowTable
 
 Rows = npt.NDArray[np.int32]
-
-
 Distances = Iterable[tuple[Times, Times, WindowTable]]
 """Times by left row, times by right row, and what windows say about their distance."""
 
@@ -46,7 +44,7 @@ def _within(
 ) -> None:  # fmt: skip
     words = min(sets.shape[1], masks.shape[1])
     for k in range(len(first)):
-        rank = _rank(cuts, 0, len(cuts), _minus(lefts[first[k]], rights[second[k]])) if len(cuts) else 0
+        rank = rank_among(cuts, 0, len(cuts), minus(lefts[first[k]], rights[second[k]])) if len(cuts) else 0
         for w in range(words):
             sets[k, w] &= masks[rank, w]
         for w in range(words, sets.shape[1]):

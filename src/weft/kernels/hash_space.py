@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from weft.errors import InternalError
 
 
@@ -12,3 +16,9 @@ def hash_range(partition: int, partitions: int) -> tuple[int, int]:
     low = -(-(partition << 64) // partitions)
     high = -(-((partition + 1) << 64) // partitions) - 1
     return low, high
+
+
+def range_in(hashes: np.ndarray[Any, np.dtype[np.uint64]], low: int, high: int) -> tuple[int, int]:
+    """Where in sorted hashes those from `low` to `high` begin and end."""
+    start = int(np.searchsorted(hashes, np.uint64(low), side="left"))
+    return start, int(np.searchsorted(hashes, np.uint64(high), side="right"))

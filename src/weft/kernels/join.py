@@ -112,7 +112,7 @@ def _windows(table: WindowTable) -> _Windows:
 
 
 @nb.njit(cache=True, nogil=True)
-def _minus(first: int, second: int) -> int:
+def minus(first: int, second: int) -> int:
     """first - second, held at the ends of the range."""
     # Asked beforehand: compiled code may assume that a subtraction does not overflow.
     if second > 0 and first < TIME_MIN + second:
@@ -123,7 +123,7 @@ def _minus(first: int, second: int) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def _rank(cuts: Times, begin: int, end: int, x: int) -> int:
+def rank_among(cuts: Times, begin: int, end: int, x: int) -> int:
     """How many of cuts[begin:end] are <= x."""
     if end - begin <= _LINEAR:
         rank = 0
@@ -242,8 +242,8 @@ def _match(left: _Lane, right: _Lane, wanted: Words, low: int, high: int, state:
                 continue
             end, begin, m = _run_end(hr, j), j, j
         a = rl[i] if indexed_l else i
-        oldest = _minus(tl[a], high) if high < TIME_MAX else TIME_MIN
-        newest = _minus(tl[a], low) if low > TIME_MIN else TIME_MAX
+        oldest = minus(tl[a], high) if high < TIME_MAX else TIME_MIN
+        newest = minus(tl[a], low) if low > TIME_MIN else TIME_MAX
         stop = end
         if tl[a] < earliest or tl[a] > latest:
             stop = begin
@@ -295,12 +295,12 @@ def _admit(left: _Lane, right: _Lane, windows: _Windows, mask: Words, ia: Rows, 
     n = 0
     for k in range(len(ia)):
         a, b = ia[k], ib[k]
-        distance = _minus(tl[a], tr[b])
-        at = _rank(block_cuts, 0, len(block_cuts), distance)
+        distance = minus(tl[a], tr[b])
+        at = rank_among(block_cuts, 0, len(block_cuts), distance)
         hit = _meet(sl, a, sr, b, mask, sure, at)
         rank = at * block
         if block > 1 and not hit:
-            rank += _rank(cuts, rank, min(rank + block - 1, len(cuts)), distance)
+            rank += rank_among(cuts, rank, min(rank + block - 1, len(cuts)), distance)
             hit = _meet(sl, a, sr, b, mask, plain, rank)
         earlier, later = min(tl[a], tr[b]), max(tl[a], tr[b])
         g = 0
@@ -309,8 +309,8 @@ def _admit(left: _Lane, right: _Lane, windows: _Windows, mask: Words, ia: Rows, 
             # A window that begins before the least time cannot be written down, and nobody reports it.
             if earlier >= TIME_MIN + since:
                 window = earlier - since
-                size = size_ends[g] + g + _rank(size_cuts, size_ends[g], size_ends[g + 1], _minus(later, window))
-                start = start_ends[g] + g + _rank(start_cuts, start_ends[g], start_ends[g + 1], window)
+                size = size_ends[g] + g + rank_among(size_cuts, size_ends[g], size_ends[g + 1], minus(later, window))
+                start = start_ends[g] + g + rank_among(start_cuts, start_ends[g], start_ends[g + 1], window)
                 for w in range(len(mask)):
                     both = sl[a, w] & sr[b, w] & mask[w] & sliding[rank, w]
                     if both & size_sets[size, w] & start_sets[start, w]:

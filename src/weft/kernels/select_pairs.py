@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.kernels.bitset import WORD_BITS, Words
+from weft.kernels.join import minus
 from weft.kernels.keys import frozen
 from weft.kernels.window_table import TIME_MAX, TIME_MIN, Times
 from weft.plan.window import Sliding, TimeBounds, to_micros
@@ -106,16 +107,6 @@ def _by_window(
 
 
 @nb.njit(cache=True, nogil=True)
-def _minus(first: int, second: int) -> int:
-    """first - second, held at the ends of the range; asked beforehand, because compiled code may not overflow."""
-    if second > 0 and first < TIME_MIN + second:
-        return TIME_MIN
-    if second < 0 and first > TIME_MAX + second:
-        return TIME_MAX
-    return first - second
-
-
-@nb.njit(cache=True, nogil=True)
 def _pairs_of(
     pairs: tuple[Rows, Rows], left: Timed, right: Timed, word: int, bit: np.uint64, low: int, high: int
 ) -> npt.NDArray[np.int64]:
@@ -126,7 +117,7 @@ def _pairs_of(
     n = 0
     for k in range(len(ia)):
         a, b = ia[k], ib[k]
-        distance = _minus(tl[a], tr[b])
+        distance = minus(tl[a], tr[b])
         out[n] = k
         n += (sl[a, word] & sr[b, word] & bit != 0) & (low <= distance) & (distance <= high)
     return out[:n].copy()

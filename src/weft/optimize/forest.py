@@ -66,13 +66,12 @@ class _Builder:
         self.stores = stores
         self.queries: dict[QueryId, ProbedQuery] = {each.live.record.id: each for each in queries}
         conditions = {text: each for query in queries for text, each in query.conditions.items()}
-        self.conditions: list[JoinCondition] = [conditions[each.text] for each in self.lattice.graph.predicates
-                                                if each.text in conditions]  # fmt: skip
         self.numbers = {
             number: conditions[each.text]
             for number, each in enumerate(self.lattice.graph.predicates)
             if each.text in conditions
         }
+        self.steps: dict[tuple[int, int, int], int] = {}
         self.roots: dict[int, _Twig] = {}
         self.store_slots: dict[int, Slots] = {}
         self.available: dict[int, int] = {}
@@ -84,7 +83,7 @@ class _Builder:
         trees = [
             probe
             for start, twig in sorted(self.roots.items())
-            for probe in self._grown(twig, _input(self.lattice.graph.inputs[start]), None)
+            for probe in self._grown(twig, _input(self.lattice.graph.inputs[start]), None, way="")
         ]
         filters = tuple(each.filter for each in self.queries.values() if each.filter is not None)
         spans = tuple(span for each in self.queries.values() for span in each.spans)
@@ -112,17 +111,29 @@ class _Builder:
 
     def _mark(self, node: int, bit: int) -> _Twig:
         twig = self.roots.setdefault(self.lattice.nodes[node].start, _Twig())
-        for edge in self.plan.paths[node]:
+        for edge in self._way_to(node):
             twig = twig.branches.setdefault(edge, _Twig())
             twig.slots = Slots(twig.slots | bit)
         return twig
 
+    def _way_to(self, node: int) -> list[int]:
+        """The path to a node; whether a plan would divide or broadcast a step is the same here, where all keys have an
+        index, so that of such edges the first stands for both."""
+        edges = self.lattice.edges
+        return [
+            self.steps.setdefault((edges[at].source, edges[at].target, edges[at].store), at)
+            for at in self.plan.paths[node]
+        ]
+
     # ---- trees
 
-    def _grown(self, twig: _Twig, start: Input, before: _Timing | None) -> tuple[Probe, ...]:
-        return tuple(self._probe(edge, branch, start, before) for edge, branch in sorted(twig.branches.items()))
+    def _grown(self, twig: _Twig, start: Input, before: _Timing | None, *, way: str) -> tuple[Probe, ...]:
+        return tuple(
+            self._probe(edge, branch, start, before, way=way) for edge, branch in sorted(twig.branches.items())
+        )  # fmt: skip
 
-    def _probe(self, number: int, twig: _Twig, start: Input, before: _Timing | None) -> Probe:
+    def _probe(self, number: int, twig: _Twig, start: Input, before: _Timing | None, *, way: str) -> Probe:
+        """One step; `way` is the id of the step before: different queries may come to the same step on two ways."""
         edge = self.lattice.edges[number]
         source, target = self.lattice.nodes[edge.source], self.lattice.nodes[edge.target]
         timing = self._timing(number, before)
@@ -130,8 +141,10 @@ class _Builder:
         between = self._between(number)
         equalities = [_towards(each, added) for each in between if isinstance(each, Equality)]
         result = combination_id(joined, self._texts(target.predicates))
+        # Two queries may join the same inputs by the same store and differ in the conditions, so in the result.
+        identity = content_id("probe", start.text, way, self._store_id(edge.store), result)
         return Probe(
-            id=content_id("probe", start.text, result, *self._texts(source.predicates), *map(str, self._path(number))),
+            id=identity,
             start=start,
             members=self._inputs(source.inputs),
             added=added,
@@ -142,15 +155,11 @@ class _Builder:
             slots=twig.slots,
             stage=timing.stage,
             local=timing.local,
-            then=self._grown(twig, start, timing),
+            then=self._grown(twig, start, timing, way=identity),
             result=result if twig.result_slots else "",
             result_slots=twig.result_slots,
             keep=None if twig.keep is None else self._store_id(twig.keep),
         )
-
-    def _path(self, number: int) -> tuple[int, int]:
-        edge = self.lattice.edges[number]
-        return edge.source, edge.store
 
     def _timing(self, number: int, before: _Timing | None) -> _Timing:
         edge = self.lattice.edges[number]
@@ -191,7 +200,7 @@ class _Builder:
             last = 0
             for node in self.lattice.upkeep[store]:
                 timing: _Timing | None = None
-                for edge in self.plan.paths[node]:
+                for edge in self._way_to(node):
                     timing = self._timing(edge, timing)
                 last = max(last, 0 if timing is None else timing.stage)
             self.available[store] = last + 1

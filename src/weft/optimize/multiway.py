@@ -129,8 +129,7 @@ def statistics_of(queries: Sequence[ProbedQuery], stores: Mapping[Input, StoreId
     return Statistics(
         rates={each: _rounded(measured.rates[each.stream]) for each in kept if each.stream in measured.rates},
         distinct_keys={at: _rounded(keys) for at, keys in _distinct_keys(queries, stores, measured)},
-        kept={each: length for each, length in kept.items() if length is not None},
-        unbounded=frozenset(each for each, length in kept.items() if length is None),
+        kept=kept,
     )
 
 

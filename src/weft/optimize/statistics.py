@@ -37,10 +37,8 @@ class Statistics:
     """Over how many tasks the relation's store is spread, where it is not the cost model's default."""
     history: timedelta = timedelta(hours=1)
     """How much an unbounded window is taken to hold."""
-    kept: Mapping[JoinInput, timedelta] = field(default_factory=dict)
-    """How long tuples of a relation are kept, where its window does not say."""
-    unbounded: frozenset[JoinInput] = frozenset()
-    """Relations whose tuples are kept for ever."""
+    kept: Mapping[JoinInput, timedelta | None] = field(default_factory=dict)
+    """How long tuples of a relation are kept, where its window does not say; None is for ever."""
 
     def rate(self, of: JoinInput) -> float:
         """Tuples per second, finite and not negative."""
@@ -48,10 +46,8 @@ class Statistics:
 
     def window_seconds(self, of: JoinInput) -> float:
         """How long a tuple is kept."""
-        if of in self.unbounded:
-            return usable(self.history.total_seconds(), 1.0)
-        length = self.kept.get(of)
-        return usable((_kept(of.window, self.history) if length is None else length).total_seconds(), 1.0)
+        length = self.kept[of] or self.history if of in self.kept else _kept(of.window, self.history)
+        return usable(length.total_seconds(), 1.0)
 
     def stored(self, of: JoinInput) -> float:
         """Tuples in the relation's store."""

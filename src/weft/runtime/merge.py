@@ -31,7 +31,7 @@ from weft.state.bucket import (
     sets_to_arrow,
     write_bucket,
 )
-from weft.state.index_order import order_index
+from weft.state.index_order import order_index, row_hashes
 
 Array = np.ndarray[Any, Any]
 
@@ -91,26 +91,14 @@ def _piece(
     wanted = (*store.columns, *(name for index in store.indexes for name in index.columns()))
     columns |= {name: rows.column(name) for name in wanted if name in rows.schema.names}
     for index in _secondary(store):
-        columns[index_hash(index.id)] = _row_hashes(view, index)
+        hashes, valid = row_hashes(view, index.id)
+        columns[index_hash(index.id)] = pa.array(hashes, mask=~valid)
     table = pa.table(columns).take(pa.array(kept))
     return table, sets[kept]
 
 
 def _secondary(store: Store) -> list[Index]:
     return [index for index in store.indexes if key_text(index.key) != key_text(store.route)]
-
-
-def _row_hashes(view: PartView, index: Index) -> pa.Array:
-    """Hash of a secondary key row by row; NULL where a row has no key or the bucket is older than the index."""
-    count = view.rows.num_rows
-    if index_hash(index.id) not in view.rows.schema.names:
-        return pa.nulls(count, pa.uint64())
-    rows, hashes = view.column(index_rows(index.id)), view.column(index_hash(index.id))
-    known = rows >= 0
-    values, missing = np.zeros(count, np.uint64), np.ones(count, np.bool_)
-    values[rows[known]] = hashes[known]
-    missing[rows[known]] = False
-    return pa.array(values, mask=missing)
 
 
 def _finish(batch: pa.RecordBatch, sets: Array, store: Store, times: Array) -> pa.RecordBatch:

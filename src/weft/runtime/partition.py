@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from weft.kernels.hash_space import hash_range
+from weft.kernels.hash_space import hash_range, range_in
 from weft.kernels.join import Side
 from weft.plan.changelog import Slots
 from weft.plan.key import IndexId, key_text
@@ -59,8 +59,7 @@ class PartitionRange:
         hashes = view.column(HASH)
         if whole:
             return Side(hashes, view.times, view.sets, None)
-        start = int(np.searchsorted(hashes, np.uint64(self.low), side="left"))
-        end = int(np.searchsorted(hashes, np.uint64(self.high), side="right"))
+        start, end = range_in(hashes, self.low, self.high)
         return Side(hashes[start:end], view.times, view.sets, np.arange(start, end, dtype=np.int32))
 
 

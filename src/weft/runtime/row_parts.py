@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from weft.plan.key import Index
-from weft.state.bucket import PartView, index_hash, index_rows, open_part
+from weft.state.bucket import PartView, open_part
 from weft.state.combination import Member
+from weft.state.index_order import row_hashes
 from weft.state.segment import PartRef
 
 Array = np.ndarray[Any, Any]
@@ -83,13 +84,7 @@ class RowParts:
     def _row_hashes(self, number: int, index: Index) -> tuple[Array, Array]:
         at = (number, index.id)
         if at not in self._hashes:
-            view = self.view(number)
-            values, valid = np.zeros(view.rows.num_rows, np.uint64), np.zeros(view.rows.num_rows, np.bool_)
-            if index_rows(index.id) in view.rows.schema.names:
-                rows, hashes = view.column(index_rows(index.id)), view.column(index_hash(index.id))
-                known = rows >= 0
-                values[rows[known]], valid[rows[known]] = hashes[known], True
-            self._hashes[at] = values, valid
+            self._hashes[at] = row_hashes(self.view(number), index.id)
         return self._hashes[at]
 
 

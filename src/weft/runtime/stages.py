@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -91,6 +91,28 @@ def probe_stage(
     yield 0, _dump(report)
 
 
+def run_here(
+    program: Program,
+    task: BatchTask,
+    tables: Iterable[tuple[str, pa.Table, tuple[str, ...]]],
+    *,
+    passing: Callable[[str], None] = lambda _: None,
+) -> list[dict[str, Any]]:
+    """A whole batch in this process, without Spark: what its tasks report. `passing` is told how far it is."""
+    items: dict[int, list[bytes]] = {partition: [] for partition in range(task.partitions)}
+    for partition, item in tag_stage(program, task, tables):
+        items[partition].append(item)
+    passing("after_tag")
+    for stage in range(1, probe_stages(program) + 1):
+        sent: dict[int, list[bytes]] = {partition: [] for partition in range(task.partitions)}
+        for partition, received in items.items():
+            for to, item in probe_stage(program, task, partition, stage=stage, items=received):
+                sent[to].append(item)
+            passing("during_probe")
+        items = sent
+    return [json.loads(report) for reports in items.values() for report in reports]
+
+
 def _end_combined(program: Program, task: BatchTask, partition: int, received: _Received) -> list[dict[str, Any]]:
     """End the windows over combinations: all that the batch adds to their cells was made in the stages before."""
     buckets = [*task.buckets, *(each.bucket for each in received.fresh)]
@@ -106,7 +128,6 @@ def _walk_report(walked: WalkReport, report: dict[str, Any]) -> dict[str, Any]:
         "buckets": [bucket.to_json() for bucket in (*(each.bucket for each in walked.stored), *walked.cells)],
         "slot_failures": walked.failures,
         "sent": walked.sent,
-        "exchanged": walked.exchanged,
         "spent": [partial.path for partial, _ in walked.partials],
     }
 

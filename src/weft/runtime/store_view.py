@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.kernels.hash_space import hash_range
+from weft.kernels.hash_space import hash_range, range_in
 from weft.kernels.join import Side
 from weft.plan.changelog import Slots
 from weft.plan.key import Index
@@ -94,9 +94,7 @@ class HashRange:
 
     def span(self, hashes: Array) -> tuple[int, int]:
         """Where in sorted hashes it begins and ends."""
-        low, high = hash_range(self.partition, self.partitions)
-        start = int(np.searchsorted(hashes, np.uint64(low), side="left"))
-        return start, int(np.searchsorted(hashes, np.uint64(high), side="right"))
+        return range_in(hashes, *hash_range(self.partition, self.partitions))
 
 
 @dataclass(slots=True)

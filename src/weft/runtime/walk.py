@@ -59,8 +59,6 @@ class WalkReport:
     """Partial aggregates of combinations."""
     sent: dict[str, list[int]] = field(default_factory=dict)
     """For each probe: combinations that came to it, and those it made."""
-    exchanged: int = 0
-    """Bytes written for other tasks."""
     failures: dict[int, str] = field(default_factory=dict)
 
 
@@ -219,7 +217,7 @@ class _Walk:
         if len(found):
             path = self.task.new_file(f"w{self.partition}-{probe.id}")
             refs, found = self._numbered(found)
-            self.report.exchanged += write_combinations(Path(self.task.data) / path, found, refs, times=True)
+            write_combinations(Path(self.task.data) / path, found, refs, times=True)
             self.report.partials.append((Partial(probe.id, path, self._rebuild), to))
 
     def _write_result(self, source: str, found: Combinations) -> None:

@@ -20,7 +20,7 @@ from weft.plan.probes import Input
 from weft.state.bucket import HASH, SETS, sets_from_arrow, sets_to_arrow, write_bucket
 from weft.state.segment import PartRef
 
-_REFS, _WORDS, _MEMBERS, _SPANS = b"weft.refs", b"weft.words", b"weft.members", b"weft.spans"
+_REFS, _WORDS, _SPANS = b"weft.refs", b"weft.words", b"weft.spans"
 Array = np.ndarray[Any, Any]
 
 
@@ -134,7 +134,6 @@ def write_combinations(
     described = {
         _REFS: json.dumps([[ref.path, ref.part] for ref in refs]).encode(),
         _WORDS: str(found.sets.shape[1]).encode(),
-        _MEMBERS: str(len(found.members)).encode(),
         _SPANS: json.dumps([[int(each.time.min()), int(each.time.max())] for each in found.members]).encode(),
     }
     return write_bucket(path, batch.schema.with_metadata(described), [batch])
@@ -147,9 +146,13 @@ class CombinationFile:
     batch: pa.RecordBatch
     refs: tuple[PartRef, ...]
     words: int
-    members: int
     spans: tuple[tuple[int, int], ...]
     """First and last event time of each member."""
+
+    @property
+    def members(self) -> int:
+        """How many members each combination has."""
+        return len(self.spans)
 
     @property
     def hashes(self) -> Array:
@@ -198,4 +201,4 @@ def open_combinations(path: Path) -> CombinationFile:
     described = reader.schema.metadata
     refs = tuple(PartRef(name, part) for name, part in json.loads(described[_REFS]))
     spans = tuple((first, last) for first, last in json.loads(described[_SPANS]))
-    return CombinationFile(reader.get_batch(0), refs, int(described[_WORDS]), int(described[_MEMBERS]), spans)
+    return CombinationFile(reader.get_batch(0), refs, int(described[_WORDS]), spans)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from weft.kernels.order import sort_order
-from weft.state.bucket import LAST_HASH
+from weft.plan.key import IndexId
+from weft.state.bucket import LAST_HASH, PartView, index_hash, index_rows
 
 Array = np.ndarray[Any, Any]
 
@@ -21,3 +22,13 @@ def order_index(hashes: Array, times: Array, valid: Array | None) -> tuple[Array
         np.concatenate([hashes[rows][order], np.full(missing, LAST_HASH, np.uint64)]),
         np.concatenate([rows[order], np.full(missing, -1, np.int32)]),
     )
+
+
+def row_hashes(view: PartView, index: IndexId) -> tuple[Array, Array]:
+    """Hash of an index's key row by row, and which rows have one: none where the bucket is older than the index."""
+    values, valid = np.zeros(view.rows.num_rows, np.uint64), np.zeros(view.rows.num_rows, np.bool_)
+    if index_hash(index) in view.rows.schema.names:
+        rows, hashes = view.column(index_rows(index)), view.column(index_hash(index))
+        known = rows >= 0
+        values[rows[known]], valid[rows[known]] = hashes[known], True
+    return values, valid

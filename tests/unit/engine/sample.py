@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ from tests.property.harness import CoreHarness
 from weft.engine.core import Core
 from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
 from weft.plan.stream import FrameSource, Stream
-from weft.runtime.stages import probe_stage, probe_stages, tag_stage
+from weft.runtime.stages import run_here
 from weft.runtime.task import BatchTask, Program
 from weft.sql import bind, parse_schema
 from weft.state.journal import Manifest
@@ -61,16 +60,7 @@ def reports_of(
 ) -> list[dict[str, Any]]:
     """What the tasks of a batch report."""
     tables = ((name, pa.Table.from_batches([piece]), ()) for name, pieces in inputs.items() for piece in pieces)
-    items: dict[int, list[bytes]] = {partition: [] for partition in range(task.partitions)}
-    for partition, item in tag_stage(program, task, tables):
-        items[partition].append(item)
-    for stage in range(1, probe_stages(program) + 1):
-        sent: dict[int, list[bytes]] = {partition: [] for partition in range(task.partitions)}
-        for partition, received in items.items():
-            for to, item in probe_stage(program, task, partition, stage=stage, items=received):
-                sent[to].append(item)
-        items = sent
-    return [json.loads(report) for each in items.values() for report in each]
+    return run_here(program, task, tables)
 
 
 def live(sql: str, slot: int = 0, *, start: int | None = None, route: tuple[int, ...] | None = None) -> LiveQuery:

@@ -93,6 +93,24 @@ def test_every_query_gets_its_results_once_from_each_relation(seed: int) -> None
         assert all(probe.stage >= stored.stage for probe in trees.probes() if probe.store == stored.id)
 
 
+D = "[RANGE 10 SECONDS] s ON r.k = s.k"
+LONGER = (CHAIN + f" JOIN a {D}", CHAIN + f" JOIN a {D} AND p.x < s.x", CHAIN + f" JOIN b {D}", CHAIN)
+
+
+def test_every_step_has_a_name_of_its_own_whatever_the_ways_to_it() -> None:
+    for seed in range(60):
+        probes = list(forest(*LONGER, seed=seed).probes())
+        assert len({probe.id for probe in probes}) == len(probes)
+        steps = [(probe.start, probe.members, probe.store, probe.result, probe.slots) for probe in probes]
+        assert len(set(steps)) == len(steps), "no step twice for the same queries"
+
+
+def test_steps_have_the_same_names_whatever_else_is_planned() -> None:
+    alone = {probe.id for probe in forest(CHAIN, seed=None).probes()}
+    beside = {probe.id for probe in forest(CHAIN, CHAIN + " WHERE p.x > 1", seed=None).probes()}
+    assert alone == beside
+
+
 def test_stores_have_an_index_for_every_key_and_the_columns_of_conditions() -> None:
     queries = [live(CHAIN + " AND p.x < r.x", 0)]
     plan = weave(queries, STREAMS)
