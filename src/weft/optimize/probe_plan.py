@@ -58,8 +58,8 @@ class ProbePlan:
     """Paths through a lattice for everything the queries need.
 
     `bound` is proven: no plan through this lattice costs less; of queries with more than seven relations the lattice
-    does not have all sets. `paths` has a path for each target of a query and each upkeep node of an intermediate store that
-    is probed; `edge_copy` names the copy of a store each used edge probes.
+    does not have all sets. `paths` has a path for each target of a query and each upkeep node of an intermediate
+    store that is probed; `edge_copy` names the copy of a store each used edge probes.
     """
 
     lattice: Lattice
