@@ -1,0 +1,1 @@
+"""What is run: streams with their rows, and queries in the words of each system."""
