@@ -196,6 +196,8 @@ def from_line(line: str) -> Message | None:
             value["queries"] = tuple(QueryOrder(**each) for each in queries)
         case "Delivered":
             value["newest"] = tuple((int(moment), count) for moment, count in value["newest"])
+        case _:
+            pass
     if "names" in value:
         value["names"] = tuple(value["names"])
     message: Message = kind(**value)
