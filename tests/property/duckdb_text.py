@@ -121,7 +121,7 @@ def _in_window(query: QuerySpec) -> list[str]:
 
 
 def _sessions(query: QuerySpec, life: Life, session: Session) -> str:
-    """All sessions [_first, _end) with their keys k0, k1, …: those of the groups, or of the join with both sides."""
+    """All sessions [_first, _end) with their keys k0, k1, …: those of the groups, or of the join with all sides."""
     sides = []
     for side in range(len(query.relations)):
         keys = [f"{text} AS k{number}" for number, text in enumerate(_session_keys(query, side))]
@@ -138,6 +138,8 @@ def _sessions(query: QuerySpec, life: Life, session: Session) -> str:
 
 def _session_keys(query: QuerySpec, side: int) -> list[str]:
     """What sessions are formed per, over one side."""
+    if query.conditions:
+        return [_group_key(column, _DIALECT) for column in query.session_columns(side)]
     if len(query.relations) == 2:
         return [_group_key(key.right if side else key.left, _DIALECT) for key in query.keys]
     assert query.grouping is not None
@@ -146,7 +148,7 @@ def _session_keys(query: QuerySpec, side: int) -> list[str]:
 
 def _same_session_key(query: QuerySpec) -> list[str]:
     """NULL is a group, but no join key."""
-    equals = "=" if len(query.relations) == 2 else _DIALECT.null_safe
+    equals = "=" if len(query.relations) > 1 else _DIALECT.null_safe
     return [
         f"{text} {equals} w.k{number}"
         for side in range(len(query.relations))

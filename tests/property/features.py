@@ -22,3 +22,5 @@ class Features:
     sketches: bool = True
     aggregated_many: bool = False
     """Aggregations over joins of several relations, of which only schedules of such joins know."""
+    sessions_of_many: bool = False
+    """Session windows over joins of several relations; the same."""

@@ -37,8 +37,8 @@ def _argument(call: Call, row: Sequence[Tuple]) -> Value:
     if not isinstance(of, Product):
         return value_of(of, row[relation_of(of)])
     # Any: two numbers that can be multiplied, which mypy cannot know.
-    left: Any = row[0][of.left.name]
-    right: Any = row[1][of.right.name]
+    left: Any = row[of.left.relation][of.left.name]
+    right: Any = row[of.right.relation][of.right.name]
     product: Value = None if left is None or right is None else left * right
     return product
 

@@ -22,8 +22,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if all schedules passed, 1 if one failed."""
     options = _parse(arguments)
     features = replace(
-        MULTIWAY.features, aggregations=options.aggregations, aggregated_many=options.aggregated
-    )  # fmt: skip
+        MULTIWAY.features,
+        aggregations=options.aggregations,
+        aggregated_many=options.aggregated,
+        sessions_of_many=options.sessions,
+    )
     sizes = replace(MULTIWAY, rows=options.rows, crowds=options.crowds, features=features)
     engine_for = _engine_for(options.plans)
     failed: list[int] = []
@@ -68,6 +71,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         default=MULTIWAY.features.aggregations,
         help="also aggregations over one or two relations beside the joins",
     )
+    parser.add_argument("--sessions", action="store_true", help="most queries have session windows")
     parser.add_argument("--aggregated", action="store_true", help="most queries aggregate what they join")
     parser.add_argument(
         "--plans",

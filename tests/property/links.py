@@ -42,14 +42,14 @@ def _draw_pair(random: Random, pair: tuple[Stream, Stream], world: World, featur
     if roll < 0.55:
         return _draw_equalities(random, pair, world, features)
     if roll < 0.72:
-        return (*_draw_equalities(random, pair, world, features), _draw_theta(random, pair, world))
+        return (*_draw_equalities(random, pair, world, features), draw_theta(random, pair, world))
     if roll < 0.8:
         return (*_draw_equalities(random, pair, world, features), draw_distance(random, pair, world))
     if roll < 0.87:
         return (draw_distance(random, pair, world),)
     if roll < 0.92:
-        return (_draw_theta(random, pair, world), draw_distance(random, pair, world))
-    return tuple(_draw_theta(random, pair, world) for _ in range(random.choice((1, 1, 2))))
+        return (draw_theta(random, pair, world), draw_distance(random, pair, world))
+    return tuple(draw_theta(random, pair, world) for _ in range(random.choice((1, 1, 2))))
 
 
 def _draw_equalities(
@@ -80,7 +80,7 @@ def _moved(time: Col, micros: int) -> Scalar:
     return Shift(time, micros) if micros else time
 
 
-def _draw_theta(random: Random, pair: tuple[Stream, Stream], world: World) -> Predicate:
+def draw_theta(random: Random, pair: tuple[Stream, Stream], world: World) -> Predicate:
     """A condition over relations 0 and 1 that is no equality."""
     numbers = [[column for column in columns_of(side, pair[side]) if _adds_up(column, world)] for side in (0, 1)]
     roll = random.random()

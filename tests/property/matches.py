@@ -99,7 +99,10 @@ def _session_key(query: QuerySpec, side: int, arrived: Arrived) -> Row | None:
     if len(query.relations) == 1:
         assert query.grouping is not None
         return tuple(canonical(value_of(key, arrived.values)) for key in query.grouping.keys)
-    values = tuple(_join_key(key, side, arrived) for key in query.keys)
+    if query.conditions:
+        values = tuple(canonical(arrived.values[column.name]) for column in query.session_columns(side))
+    else:
+        values = tuple(_join_key(key, side, arrived) for key in query.keys)
     return None if None in values else values
 
 

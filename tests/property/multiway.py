@@ -12,6 +12,7 @@ from tests.property.features import Features
 from tests.property.multiway_aggregates import aggregated
 from tests.property.oracle import Lifetime, Oracle
 from tests.property.queries import draw_query
+from tests.property.session_joins import draw_sessions
 from tests.property.spec import QuerySpec
 from tests.property.themes import Room, Theme, draw_part, draw_theme, whole_theme
 from tests.property.workload import Batch, Cast, Create, Schedule, Sizes, draw_inputs, draw_steps
@@ -21,6 +22,7 @@ from weft.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, Dat
 AGGREGATED = Sizes(
     rows=50, batches=6, queries=6, crowds=0.0, features=Features(aggregations=False, aggregated_many=True)
 )
+SESSIONS = replace(AGGREGATED, features=replace(AGGREGATED.features, sessions_of_many=True))
 MULTIWAY = Sizes(rows=50, batches=6, queries=6, crowds=0.0, features=Features(aggregations=False))
 MOST_ROWS = 2000
 # Tried one after the other until a query has rows, but not too many.
@@ -70,6 +72,8 @@ class _Cast(Cast):
         """A query with rows, but not too many; now and then one without, or one of another kind."""
         if self.random.random() < 0.08:
             return draw_query(self.random, name, self.streams, self.world, self.features)
+        if self.features.sessions_of_many and self.random.random() < 0.7:
+            return self._draw_sessions(name)
         empty, least = None, self.random.choice((0, *[1] * 9))
         for attempt, room in enumerate(_ROOMS * 2):
             if attempt % len(_ROOMS) == 0:
@@ -81,6 +85,15 @@ class _Cast(Cast):
                 return aggregated(self.random, query, self.streams, self.world) if wanted else query
             empty = query if found == 0 else empty
         return empty or draw_query(self.random, name, self.streams, self.world, self.features)
+
+    def _draw_sessions(self, name: str) -> QuerySpec:
+        """A session join, with rows if one is found soon."""
+        for _ in range(10):
+            query = draw_sessions(self.random, name, self.streams, self.world)
+            if 1 <= self._rows(query, self.batch, MOST_ROWS + 1) <= MOST_ROWS:
+                break
+        wanted = self.random.random() < 0.3
+        return aggregated(self.random, query, self.streams, self.world) if wanted else query
 
     def _theme(self) -> Theme:
         """One that was used before, more often than not."""

@@ -21,7 +21,7 @@ def aggregated(random: Random, spec: QuerySpec, streams: Sequence[Stream], world
     """The join with one window for all its relations, aggregated; the join itself where weft refuses that."""
     by_name = {stream.name: stream for stream in streams}
     mine = tuple(by_name[relation.stream] for relation in spec.relations)
-    window = spec.sliding or draw_sliding(random, world.clock, Features())
+    window = spec.sliding or spec.session or draw_sliding(random, world.clock, Features())
     grouped = replace(
         spec,
         relations=tuple(replace(relation, window=window) for relation in spec.relations),

@@ -8,7 +8,7 @@ from functools import cache
 
 from tests.property.columns import relations_in, with_columns
 from tests.property.evaluate import Tuple, holds
-from tests.property.matches import Arrived
+from tests.property.matches import Arrived, Match
 from tests.property.reference import Reference, Running
 from tests.property.spec import Predicate, QuerySpec, Range
 
@@ -35,10 +35,20 @@ class MultiwayReference(Reference):
         roles = [side for side in range(len(query.relations)) if self._wants(running, side, new)]
         for side in roles:
             running.kept[side].append(new)
+        if query.session is not None:
+            return
         for side in self._first_roles(query, roles):
             pools = _pools(running, side, new)
             for chosen in self._combinations(query, pools, {}, order=_order(query, side)):
                 self._emit(running, tuple(chosen[relation] for relation in range(len(pools))))
+
+    def _session_matches(self, running: Running, gap: int) -> list[Match]:
+        """All that is in one session, if the conditions hold."""
+        found = super()._session_matches(running, gap)
+        return [match for match in found if self._all_hold(running.query, dict(enumerate(match.tuples)))]
+
+    def _all_hold(self, query: QuerySpec, chosen: Chosen) -> bool:
+        return all(self._holds(condition, chosen) for condition in query.conditions)
 
     def _first_roles(self, query: QuerySpec, roles: Sequence[int]) -> Sequence[int]:
         """The relations that look for the rest of a combination when a tuple of theirs arrives: all."""

@@ -216,10 +216,13 @@ class Reference:
         query, last = running.query, running.watermark
         matches: Sequence[Match] = running.waiting
         if query.session is not None:
-            matches = list(session_matches(query, running.kept, query.session.gap, cut=self._sessions))
+            matches = self._session_matches(running, query.session.gap)
         closed = [match for match in matches if match.end <= watermark and (last is None or match.end > last)]
         running.watermark = watermark
         running.emitted += self._rows(query, closed)
+
+    def _session_matches(self, running: Running, gap: int) -> list[Match]:
+        return list(session_matches(running.query, running.kept, gap, cut=self._sessions))
 
     def _rows(self, query: QuerySpec, closed: Sequence[Match]) -> list[Row]:
         if query.grouping is None:

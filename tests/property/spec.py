@@ -297,6 +297,12 @@ class QuerySpec:
         window = self.relations[0].window
         return window if isinstance(window, Session) else None
 
+    def session_columns(self, side: int) -> tuple[Col, ...]:
+        """What sessions of a join by `conditions` are of: the columns of a relation that equal those of others."""
+        equal = [each for each in self.conditions if isinstance(each, Compare) and each.op == "="]
+        columns = {each for pair in equal for each in (pair.left, pair.right) if isinstance(each, Col)}
+        return tuple(sorted((each for each in columns if each.relation == side), key=lambda each: each.name))
+
     @property
     def waits(self) -> bool:
         """Whether rows are reported when the watermark passes the window's end, not as soon as they are known."""

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from tests.property.fuzz import attempt
-from tests.property.multiway import draw_multiway_schedule
+from tests.property.multiway import MULTIWAY, SESSIONS, draw_multiway_schedule
 from tests.property.multiway_harness import random_plans
 from tests.property.run import Mismatch
-from tests.property.workload import Schedule
+from tests.property.workload import Schedule, Sizes
 from weft.kernels import combine
 from weft.plan.probes import Probe
-from weft.runtime import hop, store_view, walk
+from weft.runtime import hop, session_join, store_view, walk
 from weft.runtime.store_view import Seen, StoreViews
 from weft.state.combination import Combinations
 
@@ -86,9 +86,26 @@ def forgets_changelogs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(store_view, "meaning_of", lambda task, program, bucket: bucket.slots)
 
 
+def forgets_gathered_keys(patch: pytest.MonkeyPatch) -> None:
+    """All rows of a partition are in the sessions of one key."""
+    patch.setattr(session_join, "_key_numbers", lambda sides: [np.zeros(len(side), np.int64) for side in sides])
+
+
+def frees_open_sessions(patch: pytest.MonkeyPatch) -> None:
+    """Buckets are freed although sessions of their rows go on."""
+    usual = session_join._Closing.run
+
+    def run(self: Any, *arguments: Any) -> Any:
+        closed = usual(self, *arguments)
+        closed.open = set()
+        return closed
+
+    patch.setattr(session_join._Closing, "run", run)
+
+
 @cache
-def drawn(seed: int) -> Schedule:
-    return draw_multiway_schedule(seed)
+def drawn(seed: int, sizes: Sizes = MULTIWAY) -> Schedule:
+    return draw_multiway_schedule(seed, sizes)
 
 
 @pytest.mark.parametrize(
@@ -103,3 +120,11 @@ def test_mistake_is_found(mistake: Patch, monkeypatch: pytest.MonkeyPatch) -> No
     engine_for = random_plans()
     seed = next((seed for seed in range(SCHEDULES) if isinstance(attempt(drawn(seed), engine_for), Mismatch)), None)
     assert seed is not None, f"{SCHEDULES} schedules did not find: {mistake.__doc__}"
+
+
+@pytest.mark.parametrize("mistake", [forgets_filters, forgets_gathered_keys, frees_open_sessions])
+def test_mistake_in_sessions_is_found(mistake: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+    engine_for = random_plans()
+    found = (seed for seed in range(SCHEDULES) if isinstance(attempt(drawn(seed, SESSIONS), engine_for), Mismatch))
+    assert next(found, None) is not None, f"{SCHEDULES} schedules did not find: {mistake.__doc__}"

@@ -13,7 +13,7 @@ from hypothesis import note
 
 from tests.property.by_seed import by_seed
 from tests.property.fuzz import EngineFor
-from tests.property.multiway import AGGREGATED, MULTIWAY, draw_multiway_schedule
+from tests.property.multiway import AGGREGATED, MULTIWAY, SESSIONS, draw_multiway_schedule
 from tests.property.multiway_harness import own_plans, random_plans
 from tests.property.run import play
 from tests.property.workload import Sizes
@@ -47,6 +47,14 @@ def test_same_as_alone_multiway_aggregated(seed: int) -> None:
     """Most queries aggregate what they join."""
     note(f"play it again: python -m tests.property.fuzz_multiway --aggregated --count 1 --seed {seed}")
     _run(seed, random_plans(), AGGREGATED)
+
+
+@by_seed(max(1, SCHEDULES // 4))
+def test_same_as_alone_multiway_in_sessions(seed: int) -> None:
+    """Most queries have session windows, and some aggregate what is in them."""
+    again = "--sessions --aggregated"
+    note(f"play it again: python -m tests.property.fuzz_multiway {again} --count 1 --seed {seed}")
+    _run(seed, own_plans(), SESSIONS)
 
 
 def test_regressions() -> None:

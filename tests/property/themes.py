@@ -18,6 +18,7 @@ from tests.property.spec import (
     QuerySpec,
     Range,
     RelationSpec,
+    Session,
     Sliding,
     Style,
     Unbounded,
@@ -94,8 +95,8 @@ def draw_part(
     edges = [tuple(sorted(numbers[each] for each in link.relations)) for link in links]
     longer = replace(world, clock=_slower(world.clock, room.longer))
     windows, limits = _draw_windows(random, streams, edges, longer, features)
-    relations = _draw_relations(random, streams, windows, world, filtered=room.filtered)
-    return _finish(random, name, streams, relations, tuple(dict.fromkeys([*conditions, *limits])))
+    relations = draw_relations(random, streams, windows, world, filtered=room.filtered)
+    return finish(random, name, streams, relations, tuple(dict.fromkeys([*conditions, *limits])))
 
 
 def _slower(clock: Clock, factor: int) -> Clock:
@@ -168,9 +169,10 @@ def _draw_continuous(random: Random, clock: Clock) -> Window:
     return Unbounded() if random.random() < 0.1 else Range(random.choice((1, *clock.durations, *clock.durations)))
 
 
-def _draw_relations(
+def draw_relations(
     random: Random, streams: Sequence[Stream], windows: Sequence[Window | None], world: World, *, filtered: float
 ) -> tuple[RelationSpec, ...]:
+    """The relations of a query, some with a predicate of their own."""
     relations = []
     for side, (stream, alias) in enumerate(zip(streams, _draw_aliases(random, streams), strict=True)):
         relation = draw_relation(random, side, stream, alias, windows[side], world)
@@ -179,13 +181,14 @@ def _draw_relations(
     return tuple(relations)
 
 
-def _finish(
+def finish(
     random: Random,
     name: str,
     streams: Sequence[Stream],
     relations: tuple[RelationSpec, ...],
     conditions: tuple[Predicate, ...],
 ) -> QuerySpec:
+    """The query of these relations, with outputs and a way to be written."""
     star = random.random() < 0.05
     style = Style(
         predicates_in_on=random.random() < 0.3,
@@ -208,7 +211,7 @@ def _draw_outputs(
     outputs: list[OutputColumn] = random.choices(columns, k=random.randint(1, 4))
     if random.random() < 0.5:
         outputs += [Col(side, stream.time, TIMESTAMP) for side, stream in enumerate(streams)]
-    if isinstance(relations[0].window, Sliding) and random.random() < 0.7:
+    if isinstance(relations[0].window, Sliding | Session) and random.random() < 0.7:
         outputs += [WindowEdge(edge) for edge in random.choice((("window_start",), ("window_start", "window_end")))]
     return tuple(outputs)
 

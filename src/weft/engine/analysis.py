@@ -34,13 +34,9 @@ def check_types(query: BoundQuery, streams: Mapping[str, Stream], spark: Any) ->
 
 def _check_supported(query: BoundQuery) -> None:
     """The front end knows more joins than there are operators for."""
-    if not query.is_probed:
+    if not query.is_wide:
         return
     what = f"joins of {len(query.relations)} relations" if query.is_multiway else "joins by other conditions than ="
-    if query.session is not None:
-        raise UnsupportedQuery(
-            f"session windows in {what} are not supported", hint="Use [RANGE …], or join two relations by equalities."
-        )
     for condition in query.conditions:
         if any(isinstance(part, Opaque) for part in parts_of(condition.expression)):
             raise UnsupportedQuery(

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from weft.engine.explain_trees import Flows, explain_probed, explain_probes
 from weft.optimize.slices import slice_sides
-from weft.optimize.weave import is_swapped, sides_of
+from weft.optimize.weave import is_swapped, session_places, sides_of
 from weft.plan.changelog import LiveQuery, QueryRecord, Slots
 from weft.plan.expression import to_sql
 from weft.plan.key import key_text
 from weft.plan.probes import TIME_ROUTE, inputs_of
 from weft.plan.query import BoundQuery, Relation
-from weft.plan.shared import SessionJoin, SharedJoin, SharedPlan, SliceStore, Store, join_id, session_id
+from weft.plan.shared import Place, SharedJoin, SharedPlan, SliceStore, Store, join_id, session_id
 from weft.plan.window import window_text
 
 _MANY = 8
@@ -35,9 +35,9 @@ def explain_plan(plan: SharedPlan, flows: Flows | None = None) -> str:
         lines.append(f"  join {join.id}: store {join.left} x store {join.right}, {_condition(plan, join)}")
         lines.append(f"    serves {_names(plan, join.slots)}")
     for session in plan.session_joins:
-        lines.append(
-            f"  session join {session.id}: store {session.left} x store {session.right}, {_condition(plan, session)}"
-        )
+        stores = " x ".join(f"store {store}" for store, _ in session.places)
+        keys = " = ".join(_index_text(plan, place) for place in session.places)
+        lines.append(f"  session join {session.id}: {stores}, {keys}")
         lines.append(f"    serves {_names(plan, session.slots)}")
     for slices in plan.slice_stores:
         lines += _slices_lines(plan, slices)
@@ -70,7 +70,7 @@ def _slices_text(plan: SharedPlan, slices: SliceStore) -> str:
 def explain_query(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> str:
     """One query: its relations, where their rows are, and who else uses the same stores and join."""
     lines = [f"query {record.name} ({record.id}): {_life(record)}", f"  {' '.join(query.sql.split())}"]
-    if query.aggregation is not None and not query.is_probed:
+    if query.aggregation is not None and not query.is_wide:
         return "\n".join((*lines, *_aggregation_lines(record, query, plan)))
     sides = sides_of(query, record.route)
     for relation, side in zip(query.relations, sides, strict=True):
@@ -83,14 +83,19 @@ def explain_query(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> s
     if query.is_probed:
         lines += explain_probed(record, query, plan, others=lambda slots: _others(plan, slots, record))
         lines += _combined_lines(record, query, plan)
+    elif query.session is not None:
+        mine = session_id(session_places(sides))
+        lines.append(f"  session join {mine}: combinations of a session of the join key, when it ends")
+        lines += [f"    where {to_sql(each.expression)}" for each in query.conditions]
+        shared = next((join.slots for join in plan.session_joins if join.id == mine), None)
+        lines += [f"    shared with {_others(plan, shared, record)}"] if shared is not None else []
     elif query.is_join:
         left, right = (sides[1], sides[0]) if is_swapped(sides) else (sides[0], sides[1])
         assert left.index is not None and right.index is not None
-        identity = (left.store, left.index.id, right.store, right.index.id)
-        mine = join_id(*identity) if query.session is None else session_id(*identity)
+        mine = join_id(left.store, left.index.id, right.store, right.index.id)
         keys = " AND ".join(f"{to_sql(pair.left)} = {to_sql(pair.right)}" for pair in query.keys)
         lines.append(f"  join {mine} on {keys}")
-        users = {join.id: join.slots for join in plan.joins} | {join.id: join.slots for join in plan.session_joins}
+        users = {join.id: join.slots for join in plan.joins}
         lines += [f"    shared with {_others(plan, users[mine], record)}"] if mine in users else []
     lines += [f"  notice: {notice}" for notice in query.notices]
     return "\n".join(lines)
@@ -140,10 +145,13 @@ def _store_text(store: Store) -> str:
     return f"{store.stream}{role}, {route}"
 
 
-def _condition(plan: SharedPlan, join: SharedJoin | SessionJoin) -> str:
-    left = next(index for index in plan.store(join.left).indexes if index.id == join.left_index)
-    right = next(index for index in plan.store(join.right).indexes if index.id == join.right_index)
-    return f"{key_text(left.key)} = {key_text(right.key)}"
+def _condition(plan: SharedPlan, join: SharedJoin) -> str:
+    places = ((join.left, join.left_index), (join.right, join.right_index))
+    return " = ".join(_index_text(plan, place) for place in places)
+
+
+def _index_text(plan: SharedPlan, place: Place) -> str:
+    return next(key_text(index.key) for index in plan.store(place[0]).indexes if index.id == place[1])
 
 
 def _names(plan: SharedPlan, slots: Slots) -> str:

@@ -341,21 +341,21 @@ def ended_sessions(ends: Longs, gap: int, *, after: int | None, upto: int) -> tu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinedSessions:
-    """Sessions over two sides: the number of each run's session, by side, and where each session begins and ends."""
+    """Sessions over several sides: the number of each run's session, by side, and where each begins and ends."""
 
-    numbers: tuple[Longs, Longs]
+    numbers: tuple[Longs, ...]
     begins: Longs
     ends: Longs
 
 
 def join_sessions(keys: Sequence[Longs], first: Sequence[Longs], last: Sequence[Longs], gap: int) -> JoinedSessions:
-    """Number the sessions of keys over runs of two sides, each given by side, in any order."""
+    """Number the sessions of keys over runs of several sides, each given by side, in any order."""
     key, begin, end = (np.concatenate(each) for each in (keys, first, last))
     order = np.lexsort((begin, key))
     numbers = np.empty(len(order), np.int64)
     numbers[order], begins, ends = number_sessions(key[order], begin[order], end[order], gap)
-    middle = len(keys[0])
-    return JoinedSessions((numbers[:middle], numbers[middle:]), begins, ends)
+    cuts = np.cumsum([len(each) for each in keys])[:-1]
+    return JoinedSessions(tuple(np.split(numbers, cuts)), begins, ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

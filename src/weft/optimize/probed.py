@@ -36,7 +36,7 @@ def to_probed(live: LiveQuery) -> ProbedQuery:
     query = live.query
     inputs = inputs_of(query)
     conditions = {_predicate(each).text: each for each in conditions_of(query)}
-    wide = [_renamed(each, inputs) for each in query.conditions if len(each.relations) > 2]
+    wide = [over_inputs(each, inputs) for each in query.conditions if len(each.relations) > 2]
     asked = wide[0] if len(wide) == 1 else Call("and", tuple(wide), BOOLEAN)
     return ProbedQuery(
         live,
@@ -104,7 +104,9 @@ def _equality(inputs: Sequence[Input], at: tuple[int, int], keys: Sequence[KeyPa
     )  # fmt: skip
 
 
-def _renamed(condition: Condition, inputs: Sequence[Input]) -> Expression:
+def over_inputs(condition: Condition, inputs: Sequence[Input]) -> Expression:
+    """A condition with columns named by input, not by their relation in the query."""
+
     def name(column: str) -> str:
         relation, _, rest = column.partition(".")
         return inputs[int(relation)].column(rest)
@@ -115,7 +117,7 @@ def _renamed(condition: Condition, inputs: Sequence[Input]) -> Expression:
 def _comparison(condition: Condition, inputs: Sequence[Input]) -> Comparison:
     """With its inputs in their fixed order, so that a < b and b > a are one."""
     first, second = (inputs[at] for at in condition.relations)
-    expression = _renamed(condition, inputs)
+    expression = over_inputs(condition, inputs)
     if second < first:
         first, second = second, first
         if isinstance(expression, Call) and expression.name in _FLIPPED:

@@ -86,7 +86,7 @@ def weave_slices(queries: Sequence[LiveQuery]) -> tuple[tuple[SliceStore, ...], 
     users: dict[SliceSide, list[_User]] = defaultdict(list)
     together: dict[tuple[tuple[StoreId, ...], tuple[str, ...]], Slots] = defaultdict(lambda: NO_SLOTS)
     for live in queries:
-        if live.query.aggregation is None:
+        if live.query.aggregation is None or live.query.is_gathered:
             continue
         mine = _users(live)
         for user in mine:

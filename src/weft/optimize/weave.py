@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from weft.optimize.combined import aggregated_columns
+from weft.optimize.gathered import gathered_columns, session_indexes
 from weft.optimize.probed import condition_columns, indexes_of
 from weft.optimize.slices import slice_sides, weave_slices
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of, words_for
@@ -18,7 +19,7 @@ from weft.plan.expression import Column, to_sql
 from weft.plan.key import Index, Key, StoreId, is_exact, key_text
 from weft.plan.probes import NO_PROBES, TIME_ROUTE, Input, ProbeForest, inputs_of
 from weft.plan.query import BoundQuery, KeyPair
-from weft.plan.shared import SessionJoin, SharedJoin, SharedPlan, Store, store_id
+from weft.plan.shared import Place, SessionJoin, SharedJoin, SharedPlan, Store, store_id
 from weft.plan.stream import Stream
 
 
@@ -51,13 +52,13 @@ def routes_of(live: Iterable[LiveQuery]) -> set[Equality]:
     return {
         _equality(each.query, each.query.keys[each.record.route[0]])
         for each in live
-        if len(each.record.route) == 1 and each.query.aggregation is None and not each.query.is_probed
+        if len(each.record.route) == 1 and each.query.aggregation is None and not each.query.is_wide
     }
 
 
 def choose_route(query: BoundQuery, routes: Set[Equality]) -> tuple[int, ...]:
     """Positions of the keys a new query's rows are partitioned by: one that is a route already, else all."""
-    if query.is_probed:
+    if query.is_wide:
         return ()
     shared = (at for at, pair in enumerate(query.keys) if _equality(query, pair) in routes)
     first = next(shared, None)
@@ -68,10 +69,15 @@ def sides_of(query: BoundQuery, route: tuple[int, ...]) -> tuple[Side, ...]:
     """Where each relation of a query is stored, in the order of its relations."""
     if query.is_probed:
         return tuple(Side(relation.stream, relation.role, TIME_ROUTE, None) for relation in query.relations)
-    if not query.is_join:
+    if len(query.relations) == 1:
         relation = query.relations[0]
         return (Side(relation.stream, relation.role, (), None),)
     exact = is_exact(tuple(pair.type for pair in query.keys))
+    if query.is_gathered:
+        return tuple(
+            Side(relation.stream, relation.role, index.key, index)
+            for relation, index in zip(query.relations, session_indexes(query), strict=True)
+        )
     left, right = query.relations
     lefts, rights = (tuple(p.left for p in query.keys), tuple(p.right for p in query.keys))
     return (
@@ -82,7 +88,8 @@ def sides_of(query: BoundQuery, route: tuple[int, ...]) -> tuple[Side, ...]:
 
 def places_of(live: LiveQuery) -> tuple[StoreId, ...]:
     """The stores of a query's relations, of rows or of slices; over combinations of rows, then one of slices."""
-    slices = () if live.query.aggregation is None else tuple(side.store for side in slice_sides(live.query))
+    grouped = live.query.aggregation is not None and not live.query.is_gathered
+    slices = tuple(side.store for side in slice_sides(live.query)) if grouped else ()
     if slices and not live.query.is_probed:
         return slices
     return (*(side.store for side in sides_of(live.query, live.record.route)), *slices)
@@ -99,15 +106,21 @@ def is_swapped(sides: tuple[Side, ...]) -> bool:
     return len(sides) > 1 and sides[0].order > sides[1].order
 
 
+def session_places(sides: tuple[Side, ...]) -> tuple[Place, ...]:
+    """What a session join is of, in the fixed order of sides."""
+    ordered = sorted(sides, key=lambda side: side.order)
+    return tuple((side.store, side.index.id) for side in ordered if side.index is not None)
+
+
 def weave(
     queries: Sequence[LiveQuery], streams: Mapping[str, Stream], *, probes: ProbeForest = NO_PROBES
 ) -> SharedPlan:
     """The shared plan of these queries; `probes` are the probe trees of those that need them."""
     stores: dict[StoreId, _StoreDraft] = {}
     joins: dict[tuple[Side, Side], Slots] = defaultdict(lambda: NO_SLOTS)
-    sessions: dict[tuple[Side, Side], Slots] = defaultdict(lambda: NO_SLOTS)
+    sessions: dict[tuple[Place, ...], Slots] = defaultdict(lambda: NO_SLOTS)
     for live in queries:
-        if live.query.aggregation is not None and not live.query.is_probed:
+        if live.query.aggregation is not None and not live.query.is_wide:
             continue
         sides = sides_of(live.query, live.record.route)
         for number, (relation, side) in enumerate(zip(live.query.relations, sides, strict=True)):
@@ -115,17 +128,21 @@ def weave(
             draft.add(live.slot, side.index, relation.columns)
             if live.query.is_probed:
                 draft.add_probed(live.query, number)
-        if len(sides) > 1 and not live.query.is_probed:
+            elif live.query.is_gathered:
+                draft.columns.update(gathered_columns(live.query, number))
+        if len(sides) > 1 and live.query.session is not None:
+            places = session_places(sides)
+            sessions[places] = Slots(sessions[places] | 1 << live.slot)
+        elif len(sides) > 1 and not live.query.is_probed:
             edge = (sides[1], sides[0]) if is_swapped(sides) else (sides[0], sides[1])
-            kind = joins if live.query.session is None else sessions
-            kind[edge] = Slots(kind[edge] | 1 << live.slot)
+            joins[edge] = Slots(joins[edge] | 1 << live.slot)
     slice_stores, aggregates = weave_slices(queries)
     return SharedPlan(
         words=words_for(slots_of(live.slot for live in queries)),
         queries=tuple(queries),
         stores=tuple(stores[key].build(streams) for key in sorted(stores)),
         joins=tuple(_join(edge, slots) for edge, slots in sorted(joins.items(), key=_edge_order)),
-        session_joins=tuple(_session(edge, slots) for edge, slots in sorted(sessions.items(), key=_edge_order)),
+        session_joins=tuple(SessionJoin(places, slots) for places, slots in sorted(sessions.items())),
         slice_stores=slice_stores,
         aggregates=aggregates,
         probes=probes,
@@ -184,9 +201,3 @@ def _join(edge: tuple[Side, Side], slots: Slots) -> SharedJoin:
     left, right = edge
     assert left.index is not None and right.index is not None
     return SharedJoin(left.store, left.index.id, right.store, right.index.id, slots)
-
-
-def _session(edge: tuple[Side, Side], slots: Slots) -> SessionJoin:
-    left, right = edge
-    assert left.index is not None and right.index is not None
-    return SessionJoin(left.store, left.index.id, right.store, right.index.id, slots)

@@ -113,9 +113,19 @@ class BoundQuery:
         return bool(self.conditions)
 
     @property
-    def is_probed(self) -> bool:
-        """Whether probe trees find its combinations; joins of two relations by equalities alone have a faster way."""
+    def is_wide(self) -> bool:
+        """Whether it is more than a join of two relations by equalities, which has a faster way."""
         return self.is_multiway or self.needs_theta
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether probe trees find its combinations as tuples arrive."""
+        return self.is_wide and self.session is None
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether its combinations are gathered from all relations when a session ends."""
+        return self.is_wide and self.session is not None
 
     def limits(self) -> tuple[tuple[int, int, TimeBounds], ...]:
         """Limits of ti − tj for every i < j, however many relations there are."""

@@ -57,25 +57,26 @@ def join_id(left: StoreId, left_index: IndexId, right: StoreId, right_index: Ind
     return content_id(left, left_index, right, right_index)
 
 
-def session_id(left: StoreId, left_index: IndexId, right: StoreId, right_index: IndexId) -> str:
-    """Identity of session joins between two indexes."""
-    return content_id("session", join_id(left, left_index, right, right_index))
+Place = tuple[StoreId, IndexId]
+"""A store, and by which of its indexes it is joined."""
+
+
+def session_id(places: tuple[Place, ...]) -> str:
+    """Identity of session joins between some indexes, in their fixed order."""
+    return content_id("session", *(part for place in places for part in place))
 
 
 @dataclass(frozen=True, slots=True)
 class SessionJoin:
-    """Session-window joins between two stores: their pairs are known only when sessions end, query by query."""
+    """Session-window joins of two stores or more: combinations are known only when sessions end, query by query."""
 
-    left: StoreId
-    left_index: IndexId
-    right: StoreId
-    right_index: IndexId
+    places: tuple[Place, ...]
     slots: Slots
 
     @property
     def id(self) -> str:
         """Content id: names the joins in the result log."""
-        return session_id(self.left, self.left_index, self.right, self.right_index)
+        return session_id(self.places)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,10 @@ class TimeBounds:
         highs = [high for high in (self.high, other.high) if high is not None]
         return TimeBounds(max(lows, default=None), min(highs, default=None))
 
+    def reversed(self) -> TimeBounds:
+        """The same condition seen from the other side: limits of t1 − t0."""
+        return TimeBounds(None if self.high is None else -self.high, None if self.low is None else -self.low)
+
 
 EVERYTHING = TimeBounds(None, None)
 

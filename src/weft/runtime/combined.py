@@ -6,7 +6,7 @@ beginning of the window: cells of such rows are of whole windows, whatever the w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from weft.plan.probes import Input
 from weft.runtime.row_parts import RowParts
 from weft.runtime.tag_slices import accumulate, write_cells
 from weft.runtime.tagged import Tagged, TagReport
-from weft.runtime.task import BatchTask, CombinedTag, Program
+from weft.runtime.task import BatchTask, CombinedTag, Program, SliceTag
 from weft.state.bucket import TIME, Bucket
 from weft.state.combination import Combinations
 
@@ -56,7 +56,7 @@ class CombinedCells:
         rows, starts, sets = self._by_window(tag, found)
         if len(rows) == 0:
             return
-        columns = {TIME: pa.array(starts)} | self._columns(tag, found.take(rows))
+        columns = {TIME: pa.array(starts)} | member_columns(tag.slices, tag.inputs, found.take(rows), self._parts)
         batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         report = TagReport(tag.slices.store.side.stream)
         cells = accumulate(Tagged(self._program, self._task, report, batch, starts, sets), tag.slices)
@@ -78,17 +78,6 @@ class CombinedCells:
             starts.append(selected.window_start)
             sets.append(np.take(mine, rows[-1], axis=0))
         return np.concatenate(rows), np.concatenate(starts), np.concatenate(sets)
-
-    def _columns(self, tag: CombinedTag, found: Combinations) -> dict[str, pa.Array]:
-        """The columns that keys and arguments read, each of its own type even where it is missing."""
-        wanted = {part.name: part for each in tag.slices.users for part in parts_of(each) if isinstance(part, Column)}
-        columns = {}
-        for owner, member in zip(tag.inputs, found.members, strict=True):
-            for name, column in wanted.items():
-                if (own := _own_name(owner, name)) is not None:
-                    values, type_ = self._parts.column(member, own), arrow_type(column.type)
-                    columns[name] = values if values.type == type_ else values.cast(type_)
-        return columns
 
     def write(self, partition: int) -> list[Bucket]:
         """Write what was gathered, a bucket of slices for each store."""
@@ -114,6 +103,20 @@ def _pieces(found: Combinations, tag: CombinedTag) -> Iterator[Combinations]:
         return
     for start in range(0, len(wanted), step):
         yield wanted.take(np.arange(start, min(start + step, len(wanted))))
+
+
+def member_columns(
+    slices: SliceTag, inputs: Sequence[Input], found: Combinations, parts: RowParts
+) -> dict[str, pa.Array]:
+    """The columns of combinations that keys and arguments read, each of its own type even where it is missing."""
+    wanted = {part.name: part for each in slices.users for part in parts_of(each) if isinstance(part, Column)}
+    columns = {}
+    for owner, member in zip(inputs, found.members, strict=True):
+        for name, column in wanted.items():
+            if (own := _own_name(owner, name)) is not None:
+                values, type_ = parts.column(member, own), arrow_type(column.type)
+                columns[name] = values if values.type == type_ else values.cast(type_)
+    return columns
 
 
 def _own_name(owner: Input, name: str) -> str | None:

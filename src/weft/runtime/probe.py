@@ -43,6 +43,7 @@ class ProbeReport:
     pairs: int = 0
     windows: list[WindowResult] = field(default_factory=list)
     open: set[str] = field(default_factory=set)
+    failures: dict[int, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As it travels back."""
@@ -53,6 +54,7 @@ class ProbeReport:
             "pairs": self.pairs,
             "windows": [result.to_json() for result in self.windows],
             "open": sorted(self.open),
+            "slot_failures": self.failures,
         }
 
 
@@ -91,9 +93,10 @@ def _end_windows(
     report.windows, report.open = closed.results, closed.open
     mine = PartitionRange(task, partition)
     for each in program.session_joins:
-        result, still_open = close_session_join(program, task, mine, each, buckets=buckets, limits=limits[each.streams])
-        report.windows += [result] if result is not None else []
-        report.open |= still_open
+        ended = close_session_join(program, task, mine, each, buckets=buckets, limits=limits[each.streams])
+        report.windows += ended.results
+        report.open |= ended.open
+        report.failures |= ended.failures
 
 
 @dataclass(frozen=True, slots=True)

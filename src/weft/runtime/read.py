@@ -17,9 +17,10 @@ from weft.kernels.finish import WINDOW_END, WINDOW_START, SumOverflow, WindowEnd
 from weft.kernels.payload_types import payload_type
 from weft.kernels.select_pairs import Selected, select_pairs, select_rows, select_windows
 from weft.optimize.combined import over_combinations
+from weft.optimize.gathered import session_aggregate_id
 from weft.optimize.probed import source_of
 from weft.optimize.slices import slice_sides
-from weft.optimize.weave import is_swapped, sides_of
+from weft.optimize.weave import is_swapped, session_places, sides_of
 from weft.plan.aggregate import Aggregation
 from weft.plan.changelog import QueryRecord
 from weft.plan.probes import inputs_of
@@ -31,7 +32,7 @@ from weft.runtime.row_parts import RowParts
 from weft.state.bucket import PartView, open_part
 from weft.state.combination import Member, open_combinations
 from weft.state.journal import Manifest
-from weft.state.segment import read_pairs, read_window_pairs
+from weft.state.segment import PartRef, read_pairs, read_session_rows
 from weft.state.slices import read_slices
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
@@ -56,7 +57,7 @@ class Reading:
     session: Session | None = None
     aggregation: Aggregation | None = None
     places: tuple[int, ...] | None = None
-    """For each relation, which member of a combination it is, if probe trees find them."""
+    """For each relation, which member of a combination it is, if results are such."""
 
     @property
     def having(self) -> str | None:
@@ -107,8 +108,8 @@ def plan_reading(record: QueryRecord, query: BoundQuery, streams: dict[str, Stre
         columns=tuple(relation.columns for relation in query.relations),
         schema=_schema(query, streams) if query.aggregation is None else result_schema(query.aggregation),
         session=query.session,
-        aggregation=over_combinations(query) if query.aggregation and query.is_probed else query.aggregation,
-        places=_places(query) if query.is_probed else None,
+        aggregation=over_combinations(query) if query.aggregation and query.is_wide else query.aggregation,
+        places=_places(query) if query.is_wide or query.session is not None else None,
     )
 
 
@@ -120,18 +121,20 @@ def _places(query: BoundQuery) -> tuple[int, ...]:
 
 def _source(record: QueryRecord, query: BoundQuery) -> tuple[str, bool]:
     """Id of what makes the query's rows, and whether that has the query's relations the other way round."""
-    if query.aggregation is not None:
+    if query.aggregation is not None and not query.is_gathered:
         return aggregate_id(tuple(side.store for side in slice_sides(query))), False
     if query.is_probed:
         return source_of(query), False
     sides = sides_of(query, record.route)
+    if query.session is not None:
+        source = session_id(session_places(sides))
+        return (source if query.aggregation is None else session_aggregate_id(query, source)), False
     if not query.is_join:
         return sides[0].store, False
     swapped = is_swapped(sides)
     left, right = (sides[1], sides[0]) if swapped else (sides[0], sides[1])
     assert left.index is not None and right.index is not None
-    identity = (left.store, left.index.id, right.store, right.index.id)
-    return (join_id(*identity) if query.session is None else session_id(*identity)), swapped
+    return join_id(left.store, left.index.id, right.store, right.index.id), swapped
 
 
 def _schema(query: BoundQuery, streams: dict[str, Stream]) -> pa.Schema:
@@ -181,9 +184,8 @@ def read_chunk(reading: Reading, chunk: Chunk) -> pa.Table:
     if reading.aggregation is not None:
         return _read_aggregate(reading, reading.aggregation, chunk)
     if reading.places is not None:
-        return _read_combinations(reading, reading.places, chunk)
-    if chunk.windows:
-        return _read_session_pairs(reading, chunk)
+        read = _read_combinations if reading.session is None else _read_sessions
+        return read(reading, reading.places, chunk)
     left = open_part(data / chunk.left[0], chunk.left[1])
     if not chunk.pairs:
         selected = select_rows(left.times, left.sets, slot=reading.slot, sliding=reading.sliding, start=reading.start)
@@ -230,27 +232,18 @@ def _read_aggregate(reading: Reading, aggregation: Aggregation, chunk: Chunk) ->
         ) from error
 
 
-def _read_session_pairs(reading: Reading, chunk: Chunk) -> pa.Table:
+def _read_sessions(reading: Reading, places: Sequence[int], chunk: Chunk) -> pa.Table:
     assert reading.session is not None
-    data, tables = Path(reading.data), [reading.schema.empty_table()]
-    pairs = read_window_pairs(data / chunk.windows[0], reading.slot)
-    numbers = {name: pairs[name].to_numpy() for name in pairs.column_names}
-    together = numbers["left"].astype(np.int64) * len(chunk.refs) + numbers["right"]
-    for both in np.unique(together):
-        rows = np.flatnonzero(together == both)
-        sides = [
-            (open_part(data / chunk.refs[ref][0], chunk.refs[ref][1]), pa.array(numbers[name][rows]))
-            for ref, name in ((both // len(chunk.refs), "left_row"), (both % len(chunk.refs), "right_row"))
-        ]
-        if reading.swapped:
-            sides.reverse()
-        arrays: list[pa.Array] = []
-        for (view, taken), names in zip(sides, reading.columns, strict=True):
-            arrays += view.rows.select(list(names)).take(taken).columns
-        ends = numbers["last"][rows] + to_micros(reading.session.gap)
-        arrays += [pa.array(values).cast(_TIMESTAMP) for values in (numbers["first"][rows], ends)]
-        tables.append(pa.Table.from_arrays(arrays, schema=reading.schema))
-    return pa.concat_tables(tables)
+    rows = read_session_rows(Path(reading.data) / chunk.windows[0], reading.slot)
+    parts = RowParts(reading.data)
+    numbers = parts.numbers([PartRef(*ref) for ref in chunk.refs])
+    arrays: list[pa.Array] = []
+    for place, names in zip(places, reading.columns, strict=True):
+        member = Member(numbers[rows[f"p{place}"]], rows[f"r{place}"], rows["first"])
+        arrays += [parts.column(member, name) for name in names]
+    ends = rows["last"] + to_micros(reading.session.gap)
+    arrays += [pa.array(values).cast(_TIMESTAMP) for values in (rows["first"], ends)]
+    return pa.Table.from_arrays(arrays, schema=reading.schema) if len(ends) else reading.schema.empty_table()
 
 
 def _read_combinations(reading: Reading, places: Sequence[int], chunk: Chunk) -> pa.Table:

@@ -1,9 +1,9 @@
-"""The probe stage for session joins: when a session ends, all its pairs are results, query by query."""
+"""The probe stage for session joins: when a session ends, all its combinations are results, query by query."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +11,48 @@ import numpy as np
 import pyarrow as pa
 
 from weft.kernels.bitset import column_of, resized, to_words
-from weft.kernels.cells import group_rows
-from weft.kernels.close import SessionQuery, ended_sessions, join_sessions
+from weft.kernels.cells import LAST, compact, concat, group_rows, only_groups
+from weft.kernels.close import JoinedSessions, ended_sessions, join_sessions
 from weft.kernels.pair_cells import equal_pairs
 from weft.plan.changelog import Slots
-from weft.plan.key import IndexId, StoreId
+from weft.plan.shared import Place
 from weft.runtime.aggregate import Limits
+from weft.runtime.combined import member_columns
+from weft.runtime.hop import Conditions
 from weft.runtime.partition import PartitionRange, key_values, meaning_of
-from weft.runtime.task import BatchTask, Program, SessionClose
-from weft.state.bucket import Bucket
-from weft.state.segment import PartRef, WindowResult, write_window_pairs
+from weft.runtime.row_parts import RowParts
+from weft.runtime.tag_slices import accumulate
+from weft.runtime.tagged import Tagged, TagReport
+from weft.runtime.task import BatchTask, Program, SessionClose, SessionGather
+from weft.state.bucket import TIME, Bucket
+from weft.state.combination import Combinations, Member
+from weft.state.segment import PartRef, WindowResult, write_session_rows
+from weft.state.slices import write_slices
 
 Array = np.ndarray[Any, Any]
 
 
+@dataclass(slots=True)
+class ClosedJoin:
+    """Files of what sessions had when they ended, buckets with rows of sessions that have not, and queries that
+    failed on their own conditions."""
+
+    results: list[WindowResult] = field(default_factory=list)
+    open: set[str] = field(default_factory=set)
+    failures: dict[int, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Rows of one side in a partition: number of the part, row in it, time, query-set, hash and key values."""
+    """Rows of one side in a partition, with their query-sets, hashes and, where those do not tell, keys."""
 
-    parts: tuple[tuple[str, int], ...]
-    part: Array
-    row: Array
-    times: Array
+    member: Member
     sets: Array
     hashes: Array
     keys: tuple[pa.Array, ...]
 
     def __len__(self) -> int:
-        return len(self.times)
+        return len(self.hashes)
 
 
 def close_session_join(
@@ -49,114 +63,155 @@ def close_session_join(
     *,
     buckets: Sequence[Bucket],
     limits: Limits,
-) -> tuple[WindowResult | None, set[str]]:
-    """The pairs of sessions that end now, as a file; and the buckets with rows of sessions that do not."""
-    join = each.join
+) -> ClosedJoin:
+    """The combinations of sessions that end now, or what is aggregated of them; and what is still needed."""
+    places = {store for store, _ in each.join.places}
     if limits.upto is None or limits.after == limits.upto:
-        return None, {bucket.path for bucket in buckets if bucket.store in (join.left, join.right)}
-    sides = [
-        _load(program, task, mine, buckets=buckets, at=at, slots=join.slots)
-        for at in ((join.left, join.left_index), (join.right, join.right_index))
-    ]
-    key = _key_numbers(sides)
-    still_open = [np.zeros(len(side), np.bool_) for side in sides]
-    found = [_close(query, sides, key, limits=limits, still_open=still_open) for query in each.queries]
-    paths = {
-        side.parts[number][0]
-        for side, flags in zip(sides, still_open, strict=True)
-        for number in np.unique(side.part[flags])
-    }
-    return _write(task, each, sides, [pairs for pairs in found if len(pairs["slot"])]), paths
+        return ClosedJoin(open={bucket.path for bucket in buckets if bucket.store in places})
+    return _Closing(program, task, each, limits).run(mine, buckets)
 
 
-def _load(
-    program: Program,
-    task: BatchTask,
-    mine: PartitionRange,
-    *,
-    buckets: Sequence[Bucket],
-    at: tuple[StoreId, IndexId],
-    slots: Slots,
-) -> _Rows:
-    store, parts, pieces = program.stores[at[0]], list[tuple[str, int]](), []
-    for bucket in (bucket for bucket in buckets if bucket.store == at[0]):
-        mask = Slots(slots & meaning_of(task, program, bucket))
-        for number, part in mine.parts(bucket):
-            if not part.slots & mask:
-                continue
-            side, view = mine.side(bucket, number, store, at[1]), mine.view(bucket, number)
-            rows = np.arange(len(side.t)) if side.rows is None else np.asarray(side.rows)
-            sets = resized(view.sets[rows], program.words) & to_words(mask, program.words)
-            kept = np.flatnonzero(sets.any(axis=1))
-            rows = rows[kept]
-            keys = [column.take(pa.array(rows)) for column in key_values(store, at[1], view)]
-            pieces.append((np.full(len(rows), len(parts)), rows, view.times[rows], sets[kept], side.h[kept], keys))
-            parts.append((bucket.path, number))
-    if not pieces:
-        none = np.empty(0, np.int64)
-        return _Rows((), none, none, none, np.empty((0, program.words), np.uint64), none.astype(np.uint64), ())
-    part_numbers, rows, times, sets, hashes, keys = zip(*pieces, strict=True)
-    columns = tuple(pa.concat_arrays(list(column)) for column in zip(*keys, strict=True))
-    return _Rows(
-        tuple(parts),
-        np.concatenate(part_numbers),
-        np.concatenate(rows),
-        np.concatenate(times),
-        np.concatenate(sets),
-        np.concatenate(hashes),
-        columns,
-    )
+class _Closing:
+    """One partition's sessions of one session join."""
+
+    def __init__(self, program: Program, task: BatchTask, each: SessionClose, limits: Limits) -> None:
+        self._program, self._task, self._each, self._limits = program, task, each, limits
+        self._parts = RowParts(task.data)
+        self._conditions = Conditions(self._parts)
+        self._closed = ClosedJoin()
+        self._rows: list[dict[str, Array]] = []
+
+    def run(self, mine: PartitionRange, buckets: Sequence[Bucket]) -> ClosedJoin:
+        """Load all sides once, and end the sessions of each query."""
+        sides = [self._load(mine, buckets, place) for place in self._each.join.places]
+        keys = _key_numbers(sides)
+        still_open = [np.zeros(len(side), np.bool_) for side in sides]
+        for query in self._each.queries:
+            self._end(query, sides, keys, still_open)
+        for side, flags in zip(sides, still_open, strict=True):
+            self._closed.open |= {self._parts.refs[number].path for number in np.unique(side.member.part[flags])}
+        if self._rows:
+            self._closed.results.append(self._write())
+        self._closed.failures |= self._conditions.failures
+        return self._closed
+
+    def _load(self, mine: PartitionRange, buckets: Sequence[Bucket], place: Place) -> _Rows:
+        program, slots = self._program, self._each.join.slots
+        store, pieces = program.stores[place[0]], []
+        for bucket in (bucket for bucket in buckets if bucket.store == place[0]):
+            mask = Slots(slots & meaning_of(self._task, program, bucket))
+            for number, part in mine.parts(bucket):
+                if not part.slots & mask:
+                    continue
+                side, view = mine.side(bucket, number, store, place[1]), mine.view(bucket, number)
+                rows = np.arange(len(side.t)) if side.rows is None else np.asarray(side.rows)
+                sets = resized(view.sets[rows], program.words) & to_words(mask, program.words)
+                kept = np.flatnonzero(sets.any(axis=1))
+                rows = rows[kept]
+                keys = [column.take(pa.array(rows)) for column in key_values(store, place[1], view)]
+                at = self._parts.number(PartRef(bucket.path, number))
+                member = Member(np.full(len(rows), at, np.int32), rows.astype(np.int32), view.times[rows])
+                pieces.append((member, sets[kept], side.h[kept], keys))
+        if not pieces:
+            none = np.empty(0, np.int64)
+            return _Rows(Member(none, none, none), np.empty((0, program.words), np.uint64), none.astype(np.uint64), ())
+        members, sets_, hashes, keys_ = zip(*pieces, strict=True)
+        return _Rows(
+            Member(*(np.concatenate([getattr(each, name) for each in members]) for name in Member.__slots__)),
+            np.concatenate(sets_),
+            np.concatenate(hashes),
+            tuple(pa.concat_arrays(list(column)) for column in zip(*keys_, strict=True)),
+        )
+
+    def _end(
+        self, query: SessionGather, sides: Sequence[_Rows], keys: Sequence[Array], still_open: Sequence[Array]
+    ) -> None:
+        """Number the sessions of a query, note what is still open, and gather the combinations of those that end."""
+        assert self._limits.upto is not None
+        mine = [np.flatnonzero(column_of(side.sets, query.slot)) for side in sides]
+        times = [side.member.time[rows] for side, rows in zip(sides, mine, strict=True)]
+        numbers = [key[rows].astype(np.int64) for key, rows in zip(keys, mine, strict=True)]
+        sessions = join_sessions(numbers, times, times, query.gap)
+        over, ended = ended_sessions(sessions.ends, query.gap, after=self._limits.after, upto=self._limits.upto)
+        bit = to_words(1 << query.slot, self._program.words)
+        pools = []
+        for side, rows, session, flags in zip(sides, mine, sessions.numbers, still_open, strict=True):
+            flags[rows[~over[session]]] = True
+            done = ended[session]
+            some = side.member.take(rows[done])
+            pools.append(Combinations((some,), np.tile(bit, (len(some.row), 1)), session[done]))
+        found = [some for some in self._gather(query, pools[0], pools[1:]) if len(some)]
+        if not found:
+            return
+        if query.slices is not None:
+            self._aggregate(query, found, sessions)
+        else:
+            self._rows += [self._columns(query, some, sessions) for some in found]
+
+    def _gather(
+        self, query: SessionGather, found: Combinations, pools: Sequence[Combinations]
+    ) -> Iterator[Combinations]:
+        """Combinations of rows of one session each, a member at a time; what they are divided by is their session."""
+        chosen = len(found.members)
+        for _, condition in (each for each in query.conditions if each[0] == chosen):
+            found = self._conditions.true_for(found, query.inputs, query.slot, condition)
+        if not pools:
+            yield found
+            return
+        assert found.hashes is not None and pools[0].hashes is not None
+        for left, right in equal_pairs(found.hashes, pools[0].hashes):
+            some, added = found.take(left), pools[0].take(right)
+            together = Combinations((*some.members, *added.members), some.sets, some.hashes)
+            yield from self._gather(query, together, pools[1:])
+
+    def _columns(self, query: SessionGather, found: Combinations, sessions: JoinedSessions) -> dict[str, Array]:
+        columns: dict[str, Array] = {"slot": np.full(len(found), query.slot)}
+        for at, member in enumerate(found.members):
+            columns |= {f"p{at}": member.part, f"r{at}": member.row}
+        return columns | {"first": sessions.begins[found.hashes], "last": sessions.ends[found.hashes]}
+
+    def _write(self) -> WindowResult:
+        columns = {name: np.concatenate([some[name] for some in self._rows]) for name in self._rows[0]}
+        names = [f"p{at}" for at in range(len(self._each.join.places))]
+        used, numbers = np.unique(np.concatenate([columns[name] for name in names]), return_inverse=True)
+        columns |= dict(zip(names, np.split(numbers.reshape(-1), len(names)), strict=True))
+        path = self._task.new_file("s")
+        size = write_session_rows(Path(self._task.data) / path, columns)
+        refs = tuple(self._parts.refs[number] for number in used)
+        return WindowResult(path, self._each.join.id, len(columns["slot"]), size, refs)
+
+    def _aggregate(self, query: SessionGather, found: Sequence[Combinations], sessions: JoinedSessions) -> None:
+        """Cells of whole sessions: those that begin and end together are one window."""
+        assert query.slices is not None
+        spans = np.stack([sessions.begins, sessions.ends], axis=1)
+        windows, window = np.unique(spans, axis=0, return_inverse=True)
+        report, made = TagReport(query.slices.store.side.stream), []
+        for some in found:
+            times = window.reshape(-1)[some.hashes].astype(np.int64)
+            columns = {TIME: pa.array(times)} | member_columns(query.slices, query.inputs, some, self._parts)
+            batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+            added = accumulate(Tagged(self._program, self._task, report, batch, times, some.sets), query.slices)
+            made += [] if added is None else [added[0]]
+        self._closed.failures |= report.failures
+        if made:
+            cells = compact(concat(made)) if len(made) > 1 else made[0]
+            cells = only_groups(cells, np.unique(cells.group))
+            first, last = windows[cells.slices].T
+            cells = replace(cells, slices=first.copy(), lanes={**cells.lanes, LAST: last.copy()})
+            path = self._task.new_file("s")
+            size = write_slices(
+                Path(self._task.data) / path, [cells], epoch=self._task.batch, words=cells.sets.shape[1]
+            )
+            self._closed.results.append(WindowResult(path, query.source, len(cells), size))
 
 
-def _key_numbers(sides: Sequence[_Rows]) -> tuple[Array, Array]:
-    """A number for each row's key: equal on both sides where keys are equal."""
-    left, right = sides
-    if len(left) and len(right) and left.keys:
-        columns = [pa.concat_arrays([a, b]) for a, b in zip(left.keys, right.keys, strict=True)]
-        numbers, _ = group_rows(columns, len(left) + len(right))
+def _key_numbers(sides: Sequence[_Rows]) -> list[Array]:
+    """A number for each row's key: equal on all sides where keys are equal."""
+    cuts = np.cumsum([len(side) for side in sides])[:-1]
+    filled = [side for side in sides if len(side)]
+    if len(filled) > 1 and filled[0].keys:
+        columns = [pa.concat_arrays(list(parts)) for parts in zip(*(side.keys for side in filled), strict=True)]
+        numbers, _ = group_rows(columns, sum(len(side) for side in sides))
     else:
-        numbers = np.unique(np.concatenate([left.hashes, right.hashes]), return_inverse=True)[1]
-    return numbers[: len(left)], numbers[len(left) :]
-
-
-def _close(
-    query: SessionQuery, sides: Sequence[_Rows], key: tuple[Array, Array], *, limits: Limits, still_open: list[Array]
-) -> dict[str, Array]:
-    assert limits.upto is not None
-    mine = [np.flatnonzero(column_of(side.sets, query.slot)) for side in sides]
-    keys = [numbers[rows].astype(np.int64) for numbers, rows in zip(key, mine, strict=True)]
-    times = [side.times[rows] for side, rows in zip(sides, mine, strict=True)]
-    sessions = join_sessions(keys, times, times, query.gap)
-    over, ended = ended_sessions(sessions.ends, query.gap, after=limits.after, upto=limits.upto)
-    halves = sessions.numbers
-    for flags, rows, session in zip(still_open, mine, halves, strict=True):
-        flags[rows[~over[session]]] = True
-    done = [np.flatnonzero(ended[session]) for session in halves]
-    pairs = list(equal_pairs(halves[0][done[0]], halves[1][done[1]]))
-    left, right = (np.concatenate([pair[n] for pair in pairs] or [np.empty(0, np.int64)]) for n in (0, 1))
-    session = halves[0][done[0]][left]
-    left_rows, right_rows = mine[0][done[0][left]], mine[1][done[1][right]]
-    return {
-        "slot": np.full(len(session), query.slot),
-        "left": sides[0].part[left_rows],
-        "left_row": sides[0].row[left_rows],
-        "right": sides[1].part[right_rows],
-        "right_row": sides[1].row[right_rows],
-        "first": sessions.begins[session],
-        "last": sessions.ends[session],
-    }
-
-
-def _write(
-    task: BatchTask, each: SessionClose, sides: Sequence[_Rows], found: Sequence[dict[str, Array]]
-) -> WindowResult | None:
-    if not found:
-        return None
-    columns = {name: np.concatenate([pairs[name] for pairs in found]) for name in found[0]}
-    refs = [PartRef(*part) for side in sides for part in side.parts]
-    columns["right"] = columns["right"] + len(sides[0].parts)
-    used, numbers = np.unique(np.concatenate([columns["left"], columns["right"]]), return_inverse=True)
-    columns["left"], columns["right"] = np.split(numbers.reshape(-1), 2)
-    path = task.new_file("s")
-    size = write_window_pairs(Path(task.data) / path, columns)
-    return WindowResult(path, each.join.id, len(columns["slot"]), size, tuple(refs[number] for number in used))
+        numbers = np.unique(np.concatenate([side.hashes for side in sides]), return_inverse=True)[1]
+    return np.split(numbers, cuts)

@@ -126,7 +126,7 @@ def _walk_report(walked: WalkReport, report: dict[str, Any]) -> dict[str, Any]:
         "windows": [*report["windows"], *(result.to_json() for result in walked.results)],
         "pairs": report.get("pairs", 0) + sum(result.rows for result in walked.results),
         "buckets": [bucket.to_json() for bucket in (*(each.bucket for each in walked.stored), *walked.cells)],
-        "slot_failures": walked.failures,
+        "slot_failures": report.get("slot_failures", {}) | walked.failures,
         "sent": walked.sent,
         "spent": [partial.path for partial, _ in walked.partials],
     }

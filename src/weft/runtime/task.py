@@ -10,10 +10,11 @@ from weft.kernels.close import SessionQuery, SlidingQuery
 from weft.kernels.collect import Accumulator, Family
 from weft.kernels.pair_cells import PairPlan
 from weft.kernels.predicate_index import PredicateIndex, Want, build_index, opaque_predicates
-from weft.kernels.window_table import WindowEntry, WindowTable, build_window_table
+from weft.kernels.window_table import WindowTable
 from weft.optimize.combined import over_combinations
+from weft.optimize.gathered import gathering, session_aggregate_id, session_slices
 from weft.optimize.probed import source_of
-from weft.optimize.weave import is_swapped, probed_stores, sides_of
+from weft.optimize.weave import probed_stores
 from weft.plan.aggregate import Function
 from weft.plan.changelog import LiveQuery, Slots, slots_of
 from weft.plan.expression import Expression, Opaque, columns_of, guard_opaque, to_sql
@@ -22,7 +23,8 @@ from weft.plan.probes import NO_PROBES, Input, ProbeForest, inputs_of
 from weft.plan.query import BoundQuery
 from weft.plan.shared import SessionJoin, SharedAggregate, SharedJoin, SharedPlan, SliceFamily, SliceStore, Store
 from weft.plan.stream import Stream
-from weft.plan.window import Sliding, TimeBounds, to_micros
+from weft.plan.window import Sliding, to_micros
+from weft.runtime.window_tables import join_windows, probe_windows
 from weft.state.bucket import Bucket
 
 
@@ -92,12 +94,25 @@ class AggregateClose:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionGather:
+    """A query of a session join: its gap, what combinations have to satisfy once so many of their members are chosen,
+    and what becomes of them: rows under the name of the join, or cells of `slices` under the name `source`."""
+
+    slot: int
+    gap: int
+    inputs: tuple[Input, ...]
+    conditions: tuple[tuple[int, Expression], ...]
+    slices: SliceTag | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class SessionClose:
-    """Session joins between two stores with the gap of each query, by slot."""
+    """Session joins of the same stores, query by query."""
 
     join: SessionJoin
     streams: tuple[str, ...]
-    queries: tuple[SessionQuery, ...]
+    queries: tuple[SessionGather, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +189,13 @@ def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
         live=Slots(live),
         streams={name: _stream_tag(stream, plan, slices) for name, stream in streams.items()},
         stores={store.id: store for store in plan.stores},
-        joins=tuple(_join_probe(join, plan) for join in plan.joins),
+        joins=tuple(JoinProbe(join, join_windows(join, plan)) for join in plan.joins),
         slices=slices,
         aggregates=aggregates,
         session_joins=session_joins,
         joined_sessions=_joined_sessions(aggregates, session_joins),
         probes=plan.probes,
-        windows=_probe_windows(plan),
+        windows=probe_windows(plan),
         probed_stores=probed_stores(plan.queries),
         results=_probe_results(plan),
         combined=combined,
@@ -267,7 +282,7 @@ def _accumulated_parts(query: BoundQuery, store: SliceStore) -> Iterable[Express
 
 def _slice_windows(store: SliceStore, family: SliceFamily) -> tuple[tuple[int, int], ...]:
     """The windows whose edges cut slices; those of combinations begin where windows do, and hold nothing else."""
-    if store.side.source:
+    if store.side.source and not store.side.session:
         return tuple(sorted({(slide, slide) for _, slide in family.windows}))
     return family.windows
 
@@ -331,43 +346,29 @@ def _joined_sessions(
     aggregates: Iterable[AggregateClose], joins: Iterable[SessionClose]
 ) -> dict[tuple[str, ...], Slots]:
     found: dict[tuple[str, ...], Slots] = {}
-    parts = [(each.aggregate.streams, each.sessions) for each in aggregates]
-    for names, queries in (*parts, *((each.streams, each.queries) for each in joins)):
-        if len(names) > 1 and queries:
-            found[names] = Slots(found.get(names, 0) | slots_of(query.slot for query in queries))
+    parts = [(each.aggregate.streams, [query.slot for query in each.sessions]) for each in aggregates]
+    for names, slots in (*parts, *((each.streams, [query.slot for query in each.queries]) for each in joins)):
+        if len(names) > 1 and slots:
+            found[names] = Slots(found.get(names, 0) | slots_of(slots))
     return found
 
 
 def _session_close(join: SessionJoin, plan: SharedPlan) -> SessionClose:
-    queries = [live for live in plan.queries if join.slots >> live.slot & 1]
-    streams = sorted({plan.store(join.left).stream, plan.store(join.right).stream})
-    return SessionClose(join, tuple(streams), _session_queries(queries))
+    queries = (live for live in plan.queries if join.slots >> live.slot & 1)
+    streams = sorted({plan.store(store).stream for store, _ in join.places})
+    return SessionClose(join, tuple(streams), tuple(_session_gather(live, join, plan) for live in queries))
 
 
-def _join_probe(join: SharedJoin, plan: SharedPlan) -> JoinProbe:
-    entries = [_window_entry(live) for live in plan.queries if join.slots >> live.slot & 1]
-    return JoinProbe(join, build_window_table(entries, plan.words))
-
-
-def _window_entry(live: LiveQuery) -> WindowEntry:
-    bounds = live.query.bounds
-    if is_swapped(sides_of(live.query, live.record.route)):
-        bounds = swap_bounds(bounds)
-    return WindowEntry(slot=live.slot, bounds=bounds, sliding=live.query.sliding, start=live.record.start)
-
-
-def _probe_windows(plan: SharedPlan) -> dict[tuple[Input, Input], WindowTable]:
-    """A window table for every input that is known when another is probed."""
-    wanted = {(known, added) for probe in plan.probes.probes() for known in probe.members for added in probe.added}
-    entries: dict[tuple[Input, Input], list[WindowEntry]] = {pair: [] for pair in sorted(wanted)}
-    for span in plan.probes.spans:
-        for pair, bounds in (
-            ((span.first, span.second), span.bounds),
-            ((span.second, span.first), swap_bounds(span.bounds)),
-        ):
-            if pair in entries:
-                entries[pair].append(WindowEntry(slot=span.slot, bounds=bounds, sliding=None, start=None))
-    return {pair: build_window_table(each, plan.words) for pair, each in entries.items()}
+def _session_gather(live: LiveQuery, join: SessionJoin, plan: SharedPlan) -> SessionGather:
+    query = live.query
+    assert query.session is not None
+    gathered = gathering(query)
+    source, slices = "", None
+    if query.aggregation is not None:
+        source = session_aggregate_id(query, join.id)
+        slices = _slice_tag(session_slices(live, source), plan)
+    gap = to_micros(query.session.gap)
+    return SessionGather(live.slot, gap, gathered.inputs, gathered.conditions, slices, source)
 
 
 def _probe_results(plan: SharedPlan) -> dict[int, tuple[str, tuple[Input, ...]]]:
@@ -376,9 +377,3 @@ def _probe_results(plan: SharedPlan) -> dict[int, tuple[str, tuple[Input, ...]]]
         for live in plan.queries
         if live.query.is_probed
     }
-
-
-def swap_bounds(bounds: TimeBounds) -> TimeBounds:
-    """The same condition seen from the other side: limits of t1 − t0."""
-    low, high = bounds.low, bounds.high
-    return TimeBounds(None if high is None else -high, None if low is None else -low)

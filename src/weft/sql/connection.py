@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
-from weft.plan.expression import Call, Column, Expression, Literal, Value, conjuncts
+from weft.plan.expression import Call, Column, Expression, Literal, Value, conjuncts, to_sql
+from weft.plan.key import Key
 from weft.plan.query import Condition, KeyPair
-from weft.plan.types import INTEGERS, Kind
+from weft.plan.types import INTEGERS, DataType, Kind
 
 # A value of a relation's rows: the relation's index, and the expression without casts that change no value.
 Member = tuple[int, Expression]
@@ -28,6 +30,43 @@ def equality_classes(keys: Iterable[KeyPair]) -> list[set[Member]]:
     """Values that the keys make equal, directly or through others."""
     pairs = [(_member(key.left_relation, key.left), _member(key.right_relation, key.right)) for key in keys]
     return _groups((member for pair in pairs for member in pair), pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class CommonKey:
+    """A key that all relations of a join have: its parts' types, and its parts as each relation has them."""
+
+    types: tuple[DataType, ...]
+    keys: tuple[Key, ...]
+
+
+def common_key(keys: Sequence[KeyPair], count: int) -> CommonKey | None:
+    """The key by which all `count` relations are joined; None if some of its parts are not of all of them."""
+    types: list[DataType] = []
+    parts: list[tuple[Expression, ...]] = []
+    for each in sorted(equality_classes(keys), key=lambda each: sorted(to_sql(value) for _, value in each)):
+        type_ = _widest({key.type for key in keys if _member(key.left_relation, key.left) in each})
+        if type_ is None or {relation for relation, _ in each} != set(range(count)):
+            return None
+        values = [_values(each, relation, type_) for relation in range(count)]
+        firsts = tuple(mine[0] for mine in values)
+        # A relation with several values of the class has each of them equal to the first of every other relation.
+        others = [(at, value) for at, mine in enumerate(values) for value in mine[1:]]
+        parts += [firsts, *((*firsts[:at], value, *firsts[at + 1 :]) for at, value in others)]
+        types += [type_] * (1 + len(others))
+    return CommonKey(tuple(types), tuple(zip(*parts, strict=True))) if parts else None
+
+
+def _widest(types: set[DataType]) -> DataType | None:
+    """The type that has the values of all; None if there is none among them for sure."""
+    if len(types) == 1:
+        return next(iter(types))
+    return max(types, key=lambda type_: INTEGERS.index(type_.kind)) if {t.kind for t in types} <= {*INTEGERS} else None
+
+
+def _values(members: Iterable[Member], relation: int, type_: DataType) -> list[Expression]:
+    mine = sorted((value for owner, value in members if owner == relation), key=to_sql)
+    return [value if value.type in (type_, None) else Call("cast", (value,), type_) for value in mine]
 
 
 def is_impossible(

@@ -9,7 +9,7 @@ from itertools import combinations
 from weft.errors import CrossProduct, InvalidWindow, MissingWindow
 from weft.plan.window import EVERYTHING, Session, Sliding, TimeBounds, Unbounded, Window, pair_bounds, window_text
 from weft.sql.condition import Conditions
-from weft.sql.connection import components, equality_classes, is_impossible
+from weft.sql.connection import common_key, components, is_impossible
 from weft.sql.scope import Source
 
 # What nothing satisfies.
@@ -132,9 +132,8 @@ def _check_sessions(sources: Sequence[Source], found: Conditions) -> None:
     """Sessions are of the rows with one join key, so there must be one, and it must be a key of every relation."""
     if not isinstance(sources[0].window, Session):
         return
-    everyone = {source.index for source in sources}
-    classes = equality_classes(found.keys)
-    if not classes or any({relation for relation, _ in each} != everyone for each in classes):
+    pair = len(sources) == 2 and not found.others  # its keys are of both anyway
+    if not found.keys or (not pair and common_key(found.keys, len(sources)) is None):
         names = ", ".join(f'"{source.alias}"' for source in sources)
         raise InvalidWindow(
             f"relations {names} have session windows but no join key in common",

@@ -8,7 +8,7 @@ Selections need no list: their store's buckets are their result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
-    """A file of results that came when windows ended: cells of the aggregate `source`, or pairs of a session join
-    between rows of the parts in `refs`."""
+    """A file of results that came when windows ended: cells of the aggregate `source`, or combinations of a session
+    join of rows of the parts in `refs`."""
 
     path: str
     source: str
@@ -102,25 +102,19 @@ def read_pairs(path: Path, numbers: Iterable[int]) -> Iterator[tuple[Rows, Rows]
         yield batch.column(0).to_numpy(), batch.column(1).to_numpy()
 
 
-def write_window_pairs(path: Path, columns: dict[str, np.ndarray[Any, Any]]) -> int:
-    """Write pairs of session joins: slot, number of the part and row of each side, first and last time of the session;
-    returns the size."""
-    table = pa.table({name: pa.array(columns[name], type_) for name, type_ in _WINDOW_PAIRS.items()})
+def write_session_rows(path: Path, columns: Mapping[str, np.ndarray[Any, Any]]) -> int:
+    """Write combinations of session joins: `slot`, for each member its part `p<n>` and row `r<n>`, and the `first` and
+    `last` time of the session; returns the size."""
+    table = pa.table({name: pa.array(values, _session_type(name)) for name, values in columns.items()})
     return write_bucket(path, table.schema, table.to_batches())
 
 
-def read_window_pairs(path: Path, slot: int) -> pa.Table:
-    """The pairs of one query."""
+def read_session_rows(path: Path, slot: int) -> dict[str, np.ndarray[Any, Any]]:
+    """The combinations of one query, by the names they were written under."""
     table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    return table.filter(pc.equal(table["slot"], slot))
+    mine = table.filter(pc.equal(table["slot"], slot))
+    return {name: mine[name].to_numpy() for name in mine.column_names}
 
 
-_WINDOW_PAIRS = {
-    "slot": pa.int32(),
-    "left": pa.int32(),
-    "left_row": pa.int32(),
-    "right": pa.int32(),
-    "right_row": pa.int32(),
-    "first": pa.int64(),
-    "last": pa.int64(),
-}
+def _session_type(name: str) -> pa.DataType:
+    return pa.int64() if name in ("first", "last") else pa.int32()

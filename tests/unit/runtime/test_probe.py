@@ -15,7 +15,6 @@ from tests.unit.engine.sample import JOIN, WINDOW, open_core, reports_of, rows, 
 from weft.plan.window import TimeBounds
 from weft.runtime.copy_rows import SPARSE
 from weft.runtime.stages import probe_stage
-from weft.runtime.task import swap_bounds
 
 SELF = f"SELECT p.x AS px, q.x AS qx FROM a {WINDOW} p JOIN a {WINDOW} q ON p.k = q.k"
 TURNED = f"SELECT p.x AS px, q.x AS qx FROM b {WINDOW} q JOIN a {WINDOW} p ON q.k = p.k"
@@ -145,6 +144,6 @@ def test_the_reports_of_a_batch_name_every_file_it_wrote(harness: CoreHarness) -
 @pytest.mark.parametrize(("low", "high"), [(None, None), (-3, 5), (None, 5), (-3, None)])
 def test_bounds_seen_from_the_other_side(low: int | None, high: int | None) -> None:
     bounds = TimeBounds(low, high)
-    turned = swap_bounds(bounds)
+    turned = bounds.reversed()
     assert (turned.low, turned.high) == (None if high is None else -high, None if low is None else -low)
-    assert swap_bounds(turned) == bounds
+    assert turned.reversed() == bounds

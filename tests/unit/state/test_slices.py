@@ -11,7 +11,7 @@ from tests.unit.kernels.cell_cases import TYPES, Row, accumulators_of, batch_of,
 from weft.kernels.cells import Cells, split_groups
 from weft.kernels.collect import RowBatch, collect
 from weft.plan.types import BIGINT, DataType
-from weft.state.segment import PartRef, WindowResult, read_window_pairs, write_window_pairs
+from weft.state.segment import PartRef, WindowResult, read_session_rows, write_session_rows
 from weft.state.slices import read_slices, write_slices
 
 
@@ -85,12 +85,12 @@ def test_window_results_come_back_through_json() -> None:
     assert WindowResult.from_json(result.to_json()) == result
 
 
-def test_pairs_of_sessions_are_read_by_query(tmp_path: Path) -> None:
-    names = ("slot", "left", "left_row", "right", "right_row", "first", "last")
+def test_rows_of_sessions_are_read_by_query(tmp_path: Path) -> None:
+    names = ("slot", "p0", "r0", "p1", "r1", "first", "last")
     pairs = [(0, 1, 2, 3, 4, -5, 6), (9, 0, 0, 0, 0, 2**60, 2**60), (0, 7, 7, 7, 7, 7, 7)]
     columns = {name: np.array([pair[at] for pair in pairs], np.int64) for at, name in enumerate(names)}
     path = tmp_path / "5" / "s.arrow"
-    assert write_window_pairs(path, columns) == path.stat().st_size
-    found = read_window_pairs(path, 0)
-    assert [tuple(row[name] for name in names) for row in found.to_pylist()] == [pairs[0], pairs[2]]
-    assert read_window_pairs(path, 1).num_rows == 0
+    assert write_session_rows(path, columns) == path.stat().st_size
+    found = read_session_rows(path, 0)
+    assert list(zip(*(found[name] for name in names), strict=True)) == [pairs[0], pairs[2]]
+    assert len(read_session_rows(path, 1)["slot"]) == 0
