@@ -15,7 +15,7 @@ ALL_CORES := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests all-tests golden-update fuzz fuzz-multiway fuzz-optimizers bench-quick bench-deployment \
-	bench-join-aggregate bench-churn bench-clash bench-chain bench-optimizer bench-partitioning clean
+	bench-join-aggregate bench-churn bench-clash bench-chain bench-optimizer bench-partitioning bench flink-tests clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,12 @@ fuzz-multiway: setup  ## the same for joins of several relations, with random pl
 
 fuzz-optimizers: setup  ## the optimizers against brute force on thousands of instances: make fuzz-optimizers INSTANCES=3000
 	WEFT_OPTIMIZER_INSTANCES=$(INSTANCES) $(PYTEST) $(ALL_CORES) tests/property/test_optimizers.py tests/unit/optimize/test_partition_exact.py
+
+bench: setup  ## systems side by side: make bench ARGS="run sc1 --systems weft,spark,flink --queries 1,5,20,100"
+	$(BIN)/weft bench $(ARGS)
+
+flink-tests: setup  ## the benchmark's Flink against a real one, which it installs on demand
+	$(PYTEST) tests/flink
 
 bench-quick: setup  ## weft against plain Structured Streaming (ARGS=...)
 	$(BIN)/python -m weft.bench.quick $(ARGS)

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 
 PROGRAMS = {
     ("demo",): "weft.demo",
+    ("bench", "run"): "weft.bench.run_command",
+    ("bench", "compare"): "weft.bench.compare",
+    ("bench", "list"): "weft.bench.list_command",
     ("bench", "quick"): "weft.bench.quick",
     ("bench", "deployment"): "weft.bench.deployment",
     ("bench", "join-aggregate"): "weft.bench.join_aggregate",
