@@ -88,6 +88,9 @@ def _searched(session: Session, phase: Searched, findings: Findings) -> None:
             measured = measure(session, step.rate, phase.seconds, patient=True)
             findings.attempts.append(measured.to_attempt())
             trials.append(Trial(step.rate, measured.verdict.outcome))
+            # A cell that is ended before the search is keeps what was sustained until then.
+            sustained = [trial.rate for trial in trials if trial.outcome is Outcome.SUSTAINED]
+            findings.sustainable = max(sustained, default=None)
     match step:
         case Found(rate, why):
             findings.sustainable = rate
