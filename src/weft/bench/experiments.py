@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -14,6 +15,7 @@ from weft.bench.drive.plan import CellPlan, Churned, Phase, Quiet, Saturated, Se
 from weft.bench.drive.profile import Constant, Profile, Sinusoid
 from weft.bench.drive.releases import Factory
 from weft.bench.drive.schedule import Waves, all_at_once, one_by_one
+from weft.bench.drive.sustained import Rule
 from weft.bench.systems.by_hand import share_by_hand
 from weft.bench.workloads.model import Dialect, QuerySpec, Workload
 from weft.bench.workloads.say import QueryList
@@ -115,6 +117,8 @@ class Options:
     """Seconds in which a fluctuating rate goes up and down once."""
     swing: float = 0.5
     """How far it goes up and down, as a share of its mean."""
+    latency_bound: float = math.inf
+    """Seconds that event-time latency may have in the 99th percentile at a rate that counts as sustained."""
     width: float = 0.05
     """How well the sustainable rate is to be known."""
     attempts: int = 14
@@ -129,7 +133,8 @@ class Options:
 
     def to_json(self) -> dict[str, Any]:
         """For the record."""
-        return asdict(self) | {"parameters": dict(self.parameters)}
+        bound = None if math.isinf(self.latency_bound) else self.latency_bound
+        return asdict(self) | {"parameters": dict(self.parameters), "latency_bound": bound}
 
 
 def factory(experiment: Experiment, options: Options) -> Factory:
@@ -187,6 +192,7 @@ def plan_cell(experiment: Experiment, options: Options, *, system: Program, quer
         cores=options.cores,
         heap_gigabytes=options.heap_gigabytes,
         profile=profile(experiment.mode, options),
+        rule=Rule(bound=options.latency_bound),
     )
 
 

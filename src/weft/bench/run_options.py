@@ -89,6 +89,7 @@ def _parser(description: str, systems: tuple[str, ...]) -> argparse.ArgumentPars
     add("--resume", action="store_true", help="go on with the record that is there")
     add("--quick-check", action="store_true", help="tiny sizes: does everything run? 1 if something failed")
     add("--seconds", type=_positive, help=f"of an attempt of the search (default {own.seconds:g})")
+    add("--latency-bound", type=_positive, default=math.inf, help="seconds, p99: more is not sustained (default none)")
     add("--width", type=_share, default=own.width, help=f"of the search's answer (default {own.width:g})")
     add("--warm-up", type=_positive, default=own.warm_up, help="seconds at a low rate before anything is measured")
     add("--base-rate", type=_positive, default=own.base_rate, help="rows per second while queries are created")
@@ -119,6 +120,7 @@ def _options(asked: argparse.Namespace) -> Options:
         every=min(asked.every, _CHECK_WAVES) if check else asked.every,
         life=min(asked.life, _CHECK_WAVES) if check else asked.life,
         period=_CHECK_WAVES if check else own.period,
+        latency_bound=asked.latency_bound,
         width=1.0 if check else asked.width,
         attempts=3 if check else own.attempts,
         interval=asked.interval,

@@ -184,6 +184,7 @@ def _judge(session: Session, rate: float, span: Span, *, since: float, full: boo
             left=[feed.rows_due(each.at) - each.rows for each in passes],
             full=full,
             late=feed.late(*span),
+            p99=figures.p99 if (figures := rows.event_latency()) is not None else 0.0,
         )
     return judge(evidence, session.plan.rule)
 

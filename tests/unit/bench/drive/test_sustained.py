@@ -123,3 +123,12 @@ def test_a_slow_generator_makes_an_attempt_say_nothing() -> None:
     found = judge(replace(steady(), late=1.5, full=True), Rule())
     assert found.outcome is Outcome.INVALID
     assert found.why == "generator could not keep up: 1.5 s behind its clock"
+
+
+def test_latency_counts_only_where_a_bound_is_asked_for() -> None:
+    evidence = replace(batches(RATE * 3, overhead=0.1), p99=3.0)
+    assert judge(evidence, Rule()).outcome is Outcome.SUSTAINED
+    assert judge(evidence, Rule(bound=3.0)).outcome is Outcome.SUSTAINED
+    verdict = judge(evidence, Rule(bound=2.0))
+    assert verdict.outcome is Outcome.FELL_BEHIND
+    assert verdict.why == "latency of 3.0 s, above the bound of 2 s"
