@@ -36,7 +36,10 @@ Rows per second are input rows of all streams together. *Sustainable* is the hig
 does not keep growing (found by search), *slowest* what every query has passed when the queue is never empty, *overall*
 the sum over all queries of what each has passed. Latencies are measured at the sink at 90 % of the sustainable rate;
 event-time latency counts from the moment a row was due, whether or not the generator or the queue was late.
-Figures are medians over rounds. Systems ran in turns on the same machine with the same rows and queries."""
+Figures are medians over rounds. Systems ran in turns on the same machine with the same rows and queries. Every system
+delivers the rows of the first query to the driver; those of the others go where they cost it least: Spark's `noop`,
+Flink's `blackhole`, weft's result log, of which rows are built when somebody reads them (`weft-delivered` builds the
+rows of all queries)."""
 
 _COMPARING = """\
 How many times as good as a peer weft is with as many queries; **below one**, the peer is better. Latencies are those

@@ -77,6 +77,7 @@ def run_limit(name: Limit, workload: Workload, queries: int) -> Cell:
 
 CONTENDERS: Mapping[str, Contender] = {
     "weft": _ours("weft", "weft", Dialect.WEFT, shares=True),
+    "weft-delivered": _ours("weft-delivered", "weft", Dialect.WEFT, shares=True, deliver="all"),
     "spark": _ours("spark", "spark", Dialect.SPARK, shares=False, mode="each"),
     "spark-shared": _ours("spark-shared", "spark", Dialect.SPARK, shares=True, mode=SHARED_BY_HAND),
     "flink": partial(_flink, "flink", "set"),

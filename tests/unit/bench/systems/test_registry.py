@@ -15,7 +15,7 @@ from weft.bench.workloads.joins import sc1
 from weft.bench.workloads.model import Dialect
 from weft.bench.workloads.rules import rules
 
-NAMES = ["weft", "spark", "spark-shared", "flink", "flink-jobs", "duckdb", "duckdb-shared", "polars"]
+NAMES = ["weft", "weft-delivered", "spark", "spark-shared", "flink", "flink-jobs", "duckdb", "duckdb-shared", "polars"]
 
 
 def test_every_system_has_its_name() -> None:
