@@ -21,7 +21,7 @@ NAMES = ["weft", "weft-delivered", "spark", "spark-shared", "flink", "flink-jobs
 def test_every_system_has_its_name() -> None:
     assert list(CONTENDERS) == NAMES
     assert [name for name in NAMES if not streams(name)] == ["duckdb", "duckdb-shared", "polars"]
-    with pytest.raises(ValueError, match='no system is named "storm"; there are weft, spark'):
+    with pytest.raises(ValueError, match='no system is named "storm"; there are weft, weft-delivered, spark'):
         streams("storm")
 
 
@@ -29,6 +29,7 @@ def test_every_system_has_its_name() -> None:
     ("name", "dialect", "settings", "shares"),
     [
         ("weft", Dialect.WEFT, {}, True),
+        ("weft-delivered", Dialect.WEFT, {"deliver": "all"}, True),
         ("spark", Dialect.SPARK, {"mode": "each"}, False),
         ("spark-shared", Dialect.SPARK, {"mode": "shared"}, True),
     ],
