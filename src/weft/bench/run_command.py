@@ -13,8 +13,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,7 +148,8 @@ def measure(settings: Settings, turn: Turn, folder: Path, *, means: Means, tell:
         match means.contenders[turn.system](options):
             case Program() as program:
                 plan = plan_cell(experiment, options, system=program, queries=turn.queries, folder=folder)
-                cell = means.run_cell(plan, tell=_within(options.limit_minutes, tell))
+                with _feed(settings.feed) as feed:
+                    cell = means.run_cell(replace(plan, feed=feed), tell=_within(options.limit_minutes, tell))
             case one_pass:
                 cell = one_pass(workload_of(experiment, options), turn.queries)
     except Impossible as error:
@@ -158,6 +159,16 @@ def measure(settings: Settings, turn: Turn, folder: Path, *, means: Means, tell:
     if cell.failure:
         _keep_logs(folder, settings.report / "logs" / folder.name)
     return cell
+
+
+@contextmanager
+def _feed(root: Path | None) -> Iterator[Path | None]:
+    """A folder of its own for the files of a cell, if they are not to be with the rest."""
+    if root is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="weft-feed-", dir=root, ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / "feed"
 
 
 def _within(minutes: float, tell: Callable[[Progress], None]) -> Callable[[Progress], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from weft.bench.experiments import EXPERIMENTS, Experiment, Impossible, Options,
 _QUERIES = (1, 5, 20, 100)
 _LARGEST_HEAP = 8
 _GIGABYTE = 1 << 30
+_FEED_ROOM = 8 * _GIGABYTE
+"""Half a minute of a hundred bytes in each of three million rows per second."""
 _CHECK_SECONDS = 6.0
 """Of an attempt: a system that has not passed anything after a few times that is given up, and Spark begins slowly."""
 _CHECK_WAVES = 3.0
@@ -34,6 +37,8 @@ class Settings:
     options: Options
     json: Path
     report: Path
+    feed: Path | None
+    """Where the generator's files go; None: where everything else does."""
     resume: bool
     check: bool
     command: tuple[str, ...]
@@ -70,6 +75,7 @@ def parse(arguments: Sequence[str], *, description: str, systems: Iterable[str])
         options=options,
         json=record,
         report=report,
+        feed=asked.feed,
         resume=asked.resume,
         check=asked.quick_check,
         command=tuple(arguments),
@@ -102,6 +108,7 @@ def _parser(description: str, systems: tuple[str, ...]) -> argparse.ArgumentPars
     add("--parameter", type=parameter, action="append", default=[], metavar="KEY=VALUE", help="of the workload")
     add("--similarity", type=_share, help="of the queries (ajoin): the same as --parameter similarity=…")
     add("--limit-minutes", type=_positive, default=own.limit_minutes, help="for one cell")
+    add("--feed", type=Path, default=_memory_folder(), metavar="FOLDER", help="for generated files (default: memory)")
     add("--cores", type=_count, default=os.cpu_count() or 1, help="that a system may use (default: all)")
     add("--heap", type=_count, default=_largest_heap(), metavar="GIGABYTES", help="of a system's JVM")
     return parser
@@ -129,6 +136,13 @@ def _options(asked: argparse.Namespace) -> Options:
         heap_gigabytes=asked.heap,
         limit_minutes=asked.limit_minutes,
     )
+
+
+def _memory_folder() -> Path | None:
+    """Where Linux keeps files in memory, if there is room: generated files shall not wait for a system's on disk."""
+    folder = Path("/dev/shm")
+    room = folder.is_dir() and shutil.disk_usage(folder).free >= _FEED_ROOM
+    return folder if room else None
 
 
 def _largest_heap() -> int:

@@ -34,8 +34,8 @@ def run_cell(plan: CellPlan, *, tell: Callable[[Progress], None]) -> Cell:
     except Exception as error:
         findings.failure = f"{type(error).__name__}: {error}"
     finally:
-        for name in ("feed", "scratch"):
-            shutil.rmtree(plan.folder / name, ignore_errors=True)
+        for folder in (plan.feed_folder, plan.folder / "scratch"):
+            shutil.rmtree(folder, ignore_errors=True)
     queries = len(plan.opening) if plan.queries is None else plan.queries
     return findings.to_cell(plan.system, queries)
 

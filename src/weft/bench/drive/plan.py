@@ -93,9 +93,11 @@ class CellPlan:
     opening: tuple[Request, ...]
     """Creates before anything is measured, at the base rate."""
     folder: Path
-    """For the feed, the system's scratch and the logs; only the logs are left."""
+    """For the system's scratch and the logs; only the logs are left."""
     guess: float
     """Rows per second that the system may pass; too little is better than too much."""
+    feed: Path | None = None
+    """Where the streams' files appear; None: in `folder`. In memory they do not compete with a system's own files."""
     base: float = 1000.0
     """Rows per second while queries are created."""
     least: float = 100.0
@@ -122,6 +124,11 @@ class CellPlan:
     def __post_init__(self) -> None:
         if self.churns and (self.waves is None or not self.pool):
             raise ValueError(f"the plan for {self.system} has requests in waves, but no waves or no queries for them")
+
+    @property
+    def feed_folder(self) -> Path:
+        """Where the streams' files appear."""
+        return self.folder / "feed" if self.feed is None else self.feed
 
     @property
     def churns(self) -> bool:

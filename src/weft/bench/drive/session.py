@@ -50,7 +50,7 @@ class Session:
         self.phase = ""
         self._workload = workload
         self._tell = tell
-        self._feed = plan.folder / "feed"
+        self._feed = plan.feed_folder
         self._ahead: Ahead | None = None
         self._stop_seconds = 0.0
         with ExitStack() as stack:
