@@ -11,7 +11,7 @@ from typing import Any, assert_never
 
 from weft.bench.drive.messages import QueryOrder
 from weft.bench.drive.phases import WARM_UP
-from weft.bench.drive.plan import CellPlan, Churned, Phase, Quiet, Saturated, Searched, Steady
+from weft.bench.drive.plan import CellPlan, Churned, Limits, Phase, Quiet, Saturated, Searched, Steady
 from weft.bench.drive.profile import Constant, Profile, Sinusoid
 from weft.bench.drive.releases import Factory
 from weft.bench.drive.schedule import Waves, all_at_once, one_by_one
@@ -28,6 +28,8 @@ _POOL = 4
 
 SHARED_BY_HAND = "shared"
 """The mode of a system whose queries are over one that somebody wrote for all of them."""
+_HOPELESS = 4
+"""Times the bound of latency: a queue of so many seconds is full."""
 _WARM = 0.25
 """Of the guess: the rate of the warm-up."""
 
@@ -193,6 +195,7 @@ def plan_cell(experiment: Experiment, options: Options, *, system: Program, quer
         heap_gigabytes=options.heap_gigabytes,
         profile=profile(experiment.mode, options),
         rule=Rule(bound=options.latency_bound),
+        limits=replace(Limits(), queue=min(Limits().queue, _HOPELESS * options.latency_bound)),
     )
 
 

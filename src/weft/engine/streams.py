@@ -37,7 +37,8 @@ def files(
 
     Files must appear whole (write them elsewhere, then rename) and never change. The schema is inferred from the
     files if it is omitted and there are any. A file that does not fit is set aside in the state directory's
-    quarantine and reported; `on_bad_file="fail"` stops the engine instead.
+    quarantine and reported; `on_bad_file="fail"` stops the engine instead. A batch takes all files that are there, at
+    most half a gigabyte of them, or `max_files_per_batch`.
     """
     if on_bad_file not in ("quarantine", "fail"):
         raise InvalidSetting(f"on_bad_file is {on_bad_file!r}", hint='Give "quarantine" or "fail".')

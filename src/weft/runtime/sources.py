@@ -15,6 +15,8 @@ from weft.plan.expression import quote
 from weft.plan.stream import FileSource, FrameSource, Stream
 
 STREAM, PATH = "weft#stream", "weft#path"
+MOST_BYTES = 512 << 20
+"""Of the files of a stream in a batch, but one file at least: a backlog is worked off in pieces that fit memory."""
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 
@@ -29,9 +31,8 @@ def _part(spark: SparkSession, stream: Stream, frames: Mapping[str, DataFrame]) 
     match stream.source:
         case FileSource(path=path, max_files_per_batch=limit):
             reader = spark.readStream.name(_source_name(stream.name)).format("binaryFile").schema(_BINARY_FILE)
-            if limit is not None:
-                reader = reader.option("maxFilesPerTrigger", limit)
-            files = reader.load(_PATTERN.sub(r"\\\g<0>", path))
+            limits = {"maxBytesPerTrigger": MOST_BYTES} if limit is None else {"maxFilesPerTrigger": limit}
+            files = reader.options(**limits).load(_PATTERN.sub(r"\\\g<0>", path))
             return files.select(F.lit(stream.name).alias(STREAM), F.col("path").alias(PATH))
         case FrameSource():
             frame = frames.get(stream.name)

@@ -38,5 +38,16 @@ def test_a_duration_of_nothing_does_not_break_the_logarithms(tmp_path: Path) -> 
 
 
 def test_systems_look_different() -> None:
-    known = ("weft", "weft-delivered", "spark", "spark-shared", "flink", "flink-jobs", "duckdb", "duckdb-shared", "polars", "other")
+    known = (
+        "weft",
+        "weft-delivered",
+        "spark",
+        "spark-shared",
+        "flink",
+        "flink-jobs",
+        "duckdb",
+        "duckdb-shared",
+        "polars",
+        "other",
+    )
     assert len({style(name)[0] for name in known}) == len({style(name)[1] for name in known}) == len(known)
