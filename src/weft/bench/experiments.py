@@ -220,7 +220,8 @@ def phases(mode: Mode, options: Options, *, guess: float) -> tuple[Phase, ...]:
     search = Searched(seconds=options.seconds, width=options.width, attempts=options.attempts)
     match mode:
         case Mode.GROW:
-            return warm_up, Saturated(longer), search, Steady(longer)
+            # A good guess saves attempts, and systems of micro-batches need a while to find their size.
+            return warm_up, Saturated(2 * options.seconds), search, Steady(longer)
         case Mode.CHURN:
             rate = options.rate
             quiet, churned = Quiet(longer, rate), Churned(2 * longer, rate)

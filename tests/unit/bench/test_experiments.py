@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.bench.drive.plan import CellPlan, Churned, Quiet, Saturated, Searched, Steady
+from weft.bench.drive.plan import CellPlan, Churned, Limits, Quiet, Saturated, Searched, Steady
 from weft.bench.drive.profile import Constant, Sinusoid
 from weft.bench.drive.schedule import Action, Waves
 from weft.bench.experiments import (
@@ -68,7 +68,7 @@ def test_options_reach_the_plan() -> None:
 
 def test_growing_saturates_searches_and_holds() -> None:
     found = plan("sc1", 5, Options(seconds=3.0, width=0.1, attempts=4, warm_up=2.0))
-    assert found.phases == (Quiet(2.0, found.guess / 4), Saturated(4.0), Searched(3.0, 0.1, 4), Steady(4.0))
+    assert found.phases == (Quiet(2.0, found.guess / 4), Saturated(6.0), Searched(3.0, 0.1, 4), Steady(4.0))
     assert (found.waves, found.pool, found.profile) == (None, (), Constant())
 
 
@@ -128,3 +128,10 @@ def test_options_for_the_record() -> None:
     value = Options(parameters={"keys": 3}).to_json()
     assert value["parameters"] == {"keys": 3}
     assert value["creates_per_second"] == 100.0
+
+
+def test_a_bound_of_latency_is_one_of_the_queue_too() -> None:
+    bounded, free = plan("sc1", 1, Options(latency_bound=2.0)), plan("sc1", 1, Options())
+    assert (bounded.rule.bound, bounded.limits.queue) == (2.0, 8.0)
+    assert free.limits == Limits()
+    assert Options().to_json()["latency_bound"] is None

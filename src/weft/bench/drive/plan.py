@@ -77,7 +77,7 @@ class Limits:
     """For all first requests to be answered."""
     drain: float = 120.0
     """For the queue to be worked off."""
-    queue: float = 30.0
+    queue: float = 20.0
     """Of rows at the present rate: the queue is full then."""
     keep: float = 20.0
     """Files that everybody has passed; three times that while requests come in, whose readers may look for them."""

@@ -16,7 +16,7 @@ from weft.bench.drive.sustained import Outcome
 
 _FIRST = 0.95
 """Of the guess: what a system passes from a full queue is a little more than it sustains."""
-_UP = (1.08, 1.15, 1.3, 1.6, 2.0)
+_UP = (1.08, 1.15, 1.25, 1.4)
 _DOWN = (0.9, 0.8, 0.65, 0.5)
 """Steps while one side is missing; the last again and again."""
 _SAME = 1.001
