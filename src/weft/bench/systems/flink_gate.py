@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -88,6 +89,8 @@ class Gate:
     readings: dict[str, Reading] = field(default_factory=dict)
     """By source: usually one, which all queries of the job share."""
     linked: list[int] = field(default_factory=list)
+    handed: dict[int, float] = field(default_factory=dict)
+    """When files were handed over that are not passed yet."""
 
     def open(self, sources: Mapping[str, int]) -> None:
         """Begin, with as many readers of each source as said."""
@@ -106,6 +109,10 @@ class Gate:
             (self.inside / _name(self.linked.pop(0))).unlink(missing_ok=True)
         return passed
 
+    def begun(self, first: int, end: int) -> float | None:
+        """When the first of these files was handed over, and forget them; None if none of them was."""
+        return min((self.handed.pop(number) for number in range(first, end) if number in self.handed), default=None)
+
     def hand_over(self, last: int) -> None:
         """Hand over the next file if it is there, its number is at most `last`, and no other file waits."""
         if not self.readings or any(reading.waiting != _NONE for reading in self.readings.values()):
@@ -118,6 +125,7 @@ class Gate:
             rows = pq.read_metadata(self.folder / _name(number)).num_rows
             _link(self.folder / _name(number), self.inside / _name(number))
             self.linked.append(number)
+            self.handed[number] = time.time()
             self.readings = {name: reading.handed(number, rows) for name, reading in self.readings.items()}
         self.following = number + 1
 

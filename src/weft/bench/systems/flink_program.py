@@ -199,9 +199,10 @@ class Program:
         for gate in job.gates.values():
             gate.hand_over(last)
         if passed != job.passed:
-            now = time.time()
-            self._voice.say("pulled", reader=job.reader, files=passed, began=job.began, at=now)
-            job.passed, job.began = passed, now
+            begun = [gate.begun(job.passed.get(name, 0), passed[name]) for name, gate in job.gates.items()]
+            job.began = min((each for each in begun if each is not None), default=job.began)
+            self._voice.say("pulled", reader=job.reader, files=passed, began=job.began, at=time.time())
+            job.passed = passed
 
     def rows(self, stream: int) -> None:
         """Say what the print sinks of observed queries write to the JVM's standard output; for ever."""

@@ -126,3 +126,10 @@ def test_a_stream_that_is_not_read_is_passed_as_it_comes(gate: Gate) -> None:
     gate.hand_over(last=9)
     assert gate.passed({}) == 1
     assert handed(gate) == []
+
+
+def test_a_file_is_begun_when_it_is_handed_over(gate: Gate) -> None:
+    gate.handed = {0: 5.0, 1: 6.0, 2: 7.0}
+    assert gate.begun(0, 2) == 5.0
+    assert gate.begun(0, 2) is None
+    assert gate.begun(2, 9) == 7.0
