@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 import weft
 from tests.spark.support import DDL, Place, at, ordered, rows, steps, wait_for
+from weft.runtime import sources
 
 pytestmark = pytest.mark.spark
 TICK = timedelta(microseconds=1)
@@ -150,3 +151,15 @@ def test_a_query_sees_nothing_from_before_its_creation(place: Place) -> None:
     assert rows(first) == ordered([(a, b) for a in range(1, 6) for b in (10, 11, 12)])
     assert rows(second) == [(4, 12), (5, 12)]
     assert rows(windowed) == [(5, at(4))]  # the window [0, 4) began before the query did
+
+
+def test_a_backlog_is_worked_off_in_pieces(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody said how many files make a batch: there is a limit of bytes all the same, and one file at least."""
+    monkeypatch.setattr(sources, "MOST_BYTES", 1)
+    engine = place.engine()
+    place.streams(engine, "a")
+    query = engine.create("SELECT v FROM a")
+    for number in range(3):
+        place.put("a", (number, 1, number))
+    assert [summary.rows for summary in steps(engine)] == [1, 1, 1]
+    assert rows(query) == [(0,), (1,), (2,)]

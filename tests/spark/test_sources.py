@@ -15,7 +15,6 @@ from pyspark.sql.types import StructType
 import weft
 from tests.spark.support import DDL, Place, alone, at, events, ordered, put, rows, steps, wait_for, within
 from weft import WeftError
-from weft.runtime import sources
 
 pytestmark = pytest.mark.spark
 
@@ -390,15 +389,3 @@ def test_files_are_taken_once_in_the_order_they_came(place: Place) -> None:
     paths[0].unlink()
     assert engine.step() is None
     assert rows(query) == [(n,) for n in range(5)]
-
-
-def test_a_backlog_is_worked_off_in_pieces(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody said how many files make a batch: there is a limit of bytes all the same, and one file at least."""
-    monkeypatch.setattr(sources, "MOST_BYTES", 1)
-    engine = place.engine()
-    place.streams(engine, "a")
-    query = engine.create("SELECT v FROM a")
-    for number in range(3):
-        place.put("a", (number, 1, number))
-    assert [summary.rows for summary in steps(engine)] == [1, 1, 1]
-    assert rows(query) == [(0,), (1,), (2,)]

@@ -42,7 +42,7 @@ def test_latencies_of_a_known_delay_are_measured_within_five_per_cent(tmp_path: 
     assert (cell.deployment.count, cell.deployment.least) == (3, pytest.approx(1.0, rel=0.5))
     assert cell.peak_memory > 0
     assert cell.samples
-    assert {each.phase for each in told} >= {"start", "steady"}
+    assert "steady" in {each.phase for each in told}
     assert max(each.queries for each in told) == 3
     assert from_json(to_json(Run("e", "t", "now", {}, {}, (cell,)))).cells == (cell,)
     assert {each.name for each in tmp_path.iterdir()} == {"system.log", "generator.log"}

@@ -8,7 +8,7 @@ from weft.bench.systems import flink
 from weft.bench.systems.flink import FlinkHome, FlinkNotInstalled, maven_command, mirrors, path_of, prepare
 
 SETTINGS = """
-<settings xmlns="http://maven.apache.org/SETTINGS/1.0.0">
+<settings xmlns="http://settings.example/1.0.0">
   <mirrors><mirror><id>m</id><mirrorOf>*</mirrorOf><url> https://mirror.example/maven/ </url></mirror></mirrors>
   <profiles><profile><repositories><repository><url>https://other.example</url></repository></repositories></profile>
   </profiles>
