@@ -199,7 +199,7 @@ def test_a_check_is_small_and_fails_if_something_failed(tmp_path: Path) -> None:
     fake = Fake()
     assert run(fake, tmp_path, "sc1", "--systems", "weft", "--quick-check") == 0
     assert fake.ran == [("weft", 1), ("weft", 3)]
-    assert max(phase.seconds for phase in fake.plans[0].phases) < 10
+    assert max(phase.seconds for phase in fake.plans[0].phases) < 15
     assert run(Fake({("weft", 3): Cell("weft", 3, failure="died")}), tmp_path, "sc1", "--systems", "weft",
                "--quick-check") == 1  # fmt: skip
 
