@@ -50,6 +50,7 @@ class Settings:
             "systems": list(self.systems),
             "queries": list(self.queries),
             "rounds": self.rounds,
+            "feed": None if self.feed is None else str(self.feed),
             **self.options.to_json(),
         }
 

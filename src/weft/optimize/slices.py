@@ -50,6 +50,15 @@ def _combined_side(query: BoundQuery) -> SliceSide:
     return SliceSide(first.stream, first.role, keys, len(keys), joined=False, session=False, source=source_of(query))
 
 
+def session_slices(live: LiveQuery, source: str) -> SliceStore:
+    """What an aggregating query accumulates of the combinations of its sessions: every window is a slice of its own."""
+    over, first, slots = over_combinations(live.query), min(inputs_of(live.query)), slots_of((live.slot,))
+    keys = tuple(key.expression for key in over.keys)
+    side = SliceSide(first.stream, first.role, keys, len(keys), joined=False, session=True, source=source)
+    wanted = _accumulators([_User(live, side, _arguments(over.calls, 0), ())])
+    return SliceStore(side, wanted, (SliceFamily(slots, (), ((1, 1),), None, wanted),), slots)
+
+
 class _User(NamedTuple):
     """A query and what it accumulates on one side."""
 

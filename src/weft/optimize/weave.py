@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from weft.optimize.combined import aggregated_columns
-from weft.optimize.gathered import gathered_columns, session_indexes
+from weft.optimize.gathered import session_indexes
 from weft.optimize.probed import condition_columns, indexes_of
 from weft.optimize.slices import slice_sides, weave_slices
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of, words_for
@@ -126,10 +126,8 @@ def weave(
         for number, (relation, side) in enumerate(zip(live.query.relations, sides, strict=True)):
             draft = stores.setdefault(side.store, _StoreDraft(side))
             draft.add(live.slot, side.index, relation.columns)
-            if live.query.is_probed:
-                draft.add_probed(live.query, number)
-            elif live.query.is_gathered:
-                draft.columns.update(gathered_columns(live.query, number))
+            if live.query.is_wide:
+                draft.add_wide(live.query, number)
         if len(sides) > 1 and live.query.session is not None:
             places = session_places(sides)
             sessions[places] = Slots(sessions[places] | 1 << live.slot)
@@ -164,11 +162,11 @@ class _StoreDraft:
         if index is not None:
             self._index(index)
 
-    def add_probed(self, query: BoundQuery, relation: int) -> None:
+    def add_wide(self, query: BoundQuery, relation: int) -> None:
         self.columns.update(condition_columns(query, relation))
         if query.aggregation is not None:
             self.columns.update(aggregated_columns(query, relation))
-        for index in indexes_of(query, relation).values():
+        for index in indexes_of(query, relation).values() if query.is_probed else ():
             self._index(index)
 
     def _index(self, index: Index) -> None:

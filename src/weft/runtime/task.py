@@ -12,8 +12,9 @@ from weft.kernels.pair_cells import PairPlan
 from weft.kernels.predicate_index import PredicateIndex, Want, build_index, opaque_predicates
 from weft.kernels.window_table import WindowTable
 from weft.optimize.combined import over_combinations
-from weft.optimize.gathered import gathering, session_aggregate_id, session_slices
+from weft.optimize.gathered import gathering, session_aggregate_id
 from weft.optimize.probed import source_of
+from weft.optimize.slices import session_slices
 from weft.optimize.weave import probed_stores
 from weft.plan.aggregate import Function
 from weft.plan.changelog import LiveQuery, Slots, slots_of

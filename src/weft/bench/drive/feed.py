@@ -119,14 +119,6 @@ class Feed:
         part = max(moment - begin, 0.0) / (end - begin) if end > begin else 0.0
         return whole + part * sum(last - first for first, last in self._released[number].rows.values())
 
-    def moment_due(self, rows: float) -> float:
-        """When so many rows of all streams together were due; of what is not generated, the last moment known."""
-        totals: list[int] = [0, *(sum(ends) for ends in zip(*self._ends.values(), strict=True))]
-        number = max(min(bisect_right(totals, rows - 1e-9) - 1, len(self._released) - 1), 0)
-        begin, end = self._released[number].due
-        part = (rows - totals[number]) / (totals[number + 1] - totals[number])
-        return float(begin + min(part, 1.0) * (end - begin))
-
     def due(self, events: Events) -> Moments:
         """When event times were due: linear within a file; NaN where nothing with that event time was generated."""
         number, known = self._files_of(events)

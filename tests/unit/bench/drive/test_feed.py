@@ -82,9 +82,8 @@ def test_nothing_is_known_of_an_empty_feed() -> None:
     assert (empty.generated, empty.waiting, empty.rows_due(7.0)) == (0, 0, 0)
 
 
-def test_rows_due_and_moments_due_are_inverse(feed: Feed) -> None:
+def test_rows_due_go_with_the_clock_within_a_file(feed: Feed) -> None:
     assert [feed.rows_due(moment) for moment in (99, 100.5, 102, 108, 112.5, 120)] == [0, 200, 800, 800, 1000, 1200]
-    assert [feed.moment_due(rows) for rows in (200, 800, 1000, 1200)] == [100.5, 102.0, 112.5, 113.0]
 
 
 def test_a_file_is_begun_when_it_is_first_read_by_the_reader_of_the_query(feed: Feed) -> None:
