@@ -23,7 +23,7 @@ from weft.runtime.task import BatchTask, Program, StreamTag
 
 BAD_FILE = "weft#bad"
 REPEATED = "weft: paths may be repeated"
-_ITEM = "part int, item binary"
+ITEM = "part int, item binary"
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -95,7 +95,7 @@ def _run(attempt: _Attempt) -> list[dict[str, Any]]:
     items = reduce(DataFrame.unionByName, _tagged(attempt))
     for stage in range(1, probe_stages(attempt.program) + 1):
         items = items.repartitionById(task.partitions, "part").mapInArrow(
-            partial(_probe_task, attempt.shared, task, stage), _ITEM
+            partial(_probe_task, attempt.shared, task, stage), ITEM
         )
     return [json.loads(bytes(row.item)) for row in items.collect()]
 
@@ -105,11 +105,11 @@ def _tagged(attempt: _Attempt) -> Iterator[DataFrame]:
     streams, shared, task = attempt.program.streams, attempt.shared, attempt.task
     fast = [name for name, tag in streams.items() if isinstance(tag.stream.source, FileSource) and not tag.opaque]
     if fast:
-        yield attempt.files(fast).mapInArrow(partial(_tag_files, shared, task, attempt.distinct), _ITEM)
+        yield attempt.files(fast).mapInArrow(partial(_tag_files, shared, task, attempt.distinct), ITEM)
     for name, tag in streams.items():
         if name not in fast:
             rows = _with_opaque(_rows(attempt, tag), tag, attempt)
-            yield rows.mapInArrow(partial(_tag_rows, shared, task, name), _ITEM)
+            yield rows.mapInArrow(partial(_tag_rows, shared, task, name), ITEM)
 
 
 def _rows(attempt: _Attempt, tag: StreamTag) -> DataFrame:

@@ -14,6 +14,7 @@ from weft.errors import EngineStopped
 from weft.plan.stream import Stream
 from weft.runtime.session import streaming_settings
 from weft.runtime.sources import read_streams
+from weft.runtime.warm import warm_up
 
 AVAILABLE_NOW = "available-now"
 ONE_BATCH = "one-batch"
@@ -45,6 +46,8 @@ class Loop:
             options = {"availableNow": True}
         elif trigger == ONE_BATCH:
             options = {"processingTime": _NEVER_AGAIN}
+        if trigger not in (AVAILABLE_NOW, ONE_BATCH):
+            warm_up(self._spark)
         with streaming_settings(self._spark):
             writer = read_streams(self._spark, streams, frames).writeStream.foreachBatch(self._on_batch)
             self._query = writer.option("checkpointLocation", self._checkpoint).trigger(**options).start()
