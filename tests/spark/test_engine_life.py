@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from threading import Thread
+from weakref import WeakSet
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame
 
 import weft
 from tests.spark.support import DDL, Place, at, ordered, rows, steps, wait_for
-from weft.runtime import sources
+from weft.runtime import sources, warm
 
 pytestmark = pytest.mark.spark
 TICK = timedelta(microseconds=1)
@@ -163,3 +164,30 @@ def test_a_backlog_is_worked_off_in_pieces(place: Place, monkeypatch: pytest.Mon
         place.put("a", (number, 1, number))
     assert [summary.rows for summary in steps(engine)] == [1, 1, 1]
     assert rows(query) == [(0,), (1,), (2,)]
+
+
+def test_stop_finishes_the_batch_that_runs(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    engine = place.engine()
+    engine.stream("a", _gated(place, "a"), time="ts")
+    query = engine.create("SELECT v FROM a", name="q")
+    place.put("a", (0, 1, 1))
+    engine.start("50 milliseconds")
+    wait_for((place.root / "begun").exists, "the batch is running")
+    stopping = Thread(target=engine.stop)
+    stopping.start()
+    (place.root / "may_end").touch()
+    stopping.join(60)
+    assert not stopping.is_alive()
+    assert rows(query) == [(1,)]
+    assert "batch failed" not in caplog.text
+
+
+def test_the_first_batch_finds_its_workers_warm(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm, "_warm", WeakSet())
+    engine = place.engine()
+    place.streams(engine, "a")
+    place.put("a", (0, 1, 1))
+    query = engine.create("SELECT v FROM a")
+    engine.start("50 milliseconds")
+    assert place.spark.sparkContext in warm._warm
+    wait_for(lambda: rows(query) == [(1,)], "the batch is committed")

@@ -11,16 +11,22 @@ from datetime import timedelta
 from typing import Any
 
 from weft.engine.core import Core
+from weft.engine.deliveries import Deliveries
 from weft.engine.reports import stage_seconds
-from weft.engine.sinks import Deliveries
-from weft.errors import InvalidSetting, WeftError
+from weft.errors import EngineStopped, InvalidSetting, WeftError
 from weft.runtime.failures import to_user_error
 from weft.runtime.job import BatchRunner
+from weft.runtime.task import BatchTask, Program
 from weft.state.journal import Manifest, StreamTotals
 
 _log = logging.getLogger("weft")
 _KEPT_SUMMARIES = 1000
 _MAX_PARTITIONS = 4096
+_LOOK_EVERY = 0.1
+
+
+class _Finishing(EngineStopped):
+    """A batch comes while the engine stops: it will be run by the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +76,23 @@ class Batches:
         """Why the last batch failed; None if it did not."""
         self.repeated = False
         """Whether Spark handed a batch over that was committed before."""
+        self.finishing = False
+        """Whether no more batches are to be run."""
         self.summaries: deque[BatchSummary] = deque(maxlen=_KEPT_SUMMARIES)
+
+    def finish(self, seconds: float) -> None:
+        """Run no more batches, and wait for the end of one that runs, but not for ever."""
+        deadline = time.monotonic() + seconds
+        with self._core.lock:
+            self.finishing = True
+            while self._core.running is not None and time.monotonic() < deadline:
+                self._core.committed.wait(_LOOK_EVERY)
 
     def run(self, frame: Any, batch: int) -> None:
         """Run and commit a batch, unless that was done before a crash. A failed batch leaves nothing behind."""
         started = time.monotonic()
         try:
-            begun = self._core.begin(batch, partitions=self._settings.partitions)
+            begun = self._begin(batch)
             if begun is None:
                 self.repeated = True
                 return
@@ -84,6 +100,8 @@ class Batches:
             reports = self._runner.run(frame, *begun)
             ran = time.monotonic()
             manifest = self._core.commit(batch, reports)
+        except _Finishing:
+            raise  # nothing was begun
         except BaseException as error:
             self.error = to_user_error(error, batch)
             _log.error("batch failed", extra={"batch": batch, "code": self.error.code, "error": self.error.message})
@@ -92,6 +110,12 @@ class Batches:
         seconds = {"compile": compiled - started, "run": ran - compiled, "commit": time.monotonic() - ran}
         self._note(manifest, seconds | stage_seconds(reports))
         self._trim(manifest.at)
+
+    def _begin(self, batch: int) -> tuple[Program, BatchTask] | None:
+        with self._core.lock:
+            if self.finishing:
+                raise _Finishing("the engine is stopping")
+            return self._core.begin(batch, partitions=self._settings.partitions)
 
     def _note(self, manifest: Manifest, seconds: Mapping[str, float]) -> None:
         roster = self._core.roster

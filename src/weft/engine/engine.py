@@ -11,19 +11,21 @@ from typing import Any
 from weft.engine.analysis import check_types
 from weft.engine.batches import Batches, BatchSettings, BatchSummary
 from weft.engine.core import Core
+from weft.engine.deliveries import Deliveries
 from weft.engine.explain import explain_plan
 from weft.engine.query import Query
 from weft.engine.registry import check_name
-from weft.engine.sinks import Deliveries, Sink
+from weft.engine.running import Running
+from weft.engine.sinks import Sink
 from weft.engine.streams import declare_stream
 from weft.errors import EngineStopped, UnknownQuery, WeftError
 from weft.optimize.multiway import Planner, plan_probes
 from weft.plan.changelog import QueryId
+from weft.plan.query import BoundQuery
 from weft.plan.stream import IDLE_TIMEOUT, FrameSource, Stream
-from weft.runtime.failures import to_user_error
 from weft.runtime.job import BatchRunner
 from weft.runtime.lock import JavaLock
-from weft.runtime.loop import AVAILABLE_NOW, Loop
+from weft.runtime.loop import Loop
 from weft.runtime.session import local_session
 from weft.sql import bind, parse_duration
 from weft.state.directory import Directory
@@ -60,11 +62,11 @@ class Engine:
         except BaseException:
             directory.close()
             raise
-        self._frames: dict[str, Any] = {}
-        self._trigger, self._closed = "", False
+        self._closed = False
         self.deliveries = Deliveries(self)
         self._batches = Batches(self.core, BatchRunner(self.spark), self.deliveries, settings=settings)
-        self._loop = Loop(self.spark, str(directory.path("spark")), self._batches.run)
+        loop = Loop(self.spark, str(directory.path("spark")), self._batches.run)
+        self._running = Running(self.core, loop, self._batches)
         self.deliveries.restore()
 
     def __enter__(self) -> Engine:
@@ -98,14 +100,14 @@ class Engine:
             existing=self.core.streams.get(name),
         )
         if isinstance(stream.source, FrameSource):
-            self._frames[name] = source
+            self._running.frames[name] = source
         if self.core.streams.get(name) != stream:
-            if restart := self._loop.running:
-                self._loop.stop()
+            if restart := self._running.active:
+                self._running.halt()
             self.core.add_stream(stream)
             _log.info("stream declared", extra={"stream": name})
             if restart:
-                self._loop.start(self.core.streams, self._frames, self._trigger)
+                self._running.resume()
         return stream
 
     def streams(self) -> tuple[Stream, ...]:
@@ -134,11 +136,15 @@ class Engine:
         self.core.submit(drop=[query.id for query in queries])
 
     def _create(self, items: Sequence[tuple[str, str | None]]) -> list[Query]:
-        self._check_open()
-        bound = [check_types(bind(sql, self.core.streams), self.core.streams, self.spark) for sql, _ in items]
+        bound = [self.check(sql) for sql, _ in items]
         names = [name if name is None else check_name("query", name) for _, name in items]
         request = self.core.submit(create=list(zip(names, bound, strict=True)))
         return [Query(self, query_id, name, request) for query_id, name, _ in request.created]
+
+    def check(self, sql: str) -> BoundQuery:
+        """The query that a text means, if it can be run; creates nothing and raises what is wrong with it."""
+        self._check_open()
+        return check_types(bind(sql, self.core.streams), self.core.streams, self.spark)
 
     def query(self, name: str) -> Query:
         """The query of this name: the live one, else the latest that had it."""
@@ -176,41 +182,21 @@ class Engine:
     @property
     def running(self) -> bool:
         """Whether `start` is in effect."""
-        return self._loop.running
+        return self._running.active
 
     def start(self, trigger: str = "0 seconds") -> None:
         """Run batches in the background: every `trigger`, or "available-now" until all that is there is done."""
         self._check_open()
-        if self._loop.running:
-            raise EngineStopped("the engine is started already", hint="Stop it before you start it again.")
-        if trigger != AVAILABLE_NOW:
-            interval = parse_duration(trigger)
-            trigger = f"{interval // timedelta(milliseconds=1)} milliseconds"
-        self._trigger, self._batches.error = trigger, None
-        self._loop.start(self.core.streams, self._frames, trigger)
+        self._running.start(trigger)
 
     def step(self) -> BatchSummary | None:
         """Run exactly one micro-batch over what is there now; None if nothing is new."""
         self._check_open()
-        if self._loop.running:
-            raise EngineStopped("the engine is started", hint="step() is for engines that are not; stop it first.")
-        before, self._batches.error, self._batches.repeated = self.core.next_batch, None, True
-        try:
-            while self._batches.repeated:  # what a crash made Spark forget is no new batch
-                self._batches.repeated = False
-                self._loop.run_one(self.core.streams, self._frames)
-        except WeftError:
-            raise
-        except Exception as error:
-            raise (self.error or to_user_error(error, self.core.next_batch)) from error
-        return self.summaries[-1] if self.core.next_batch > before else None
+        return self._running.step()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the engine ends by itself ("available-now", or a failure, which is raised); False on timeout."""
-        try:
-            return self._loop.wait(timeout)
-        except Exception as error:
-            raise (self.error or to_user_error(error, self.core.next_batch)) from error
+        return self._running.wait(timeout)
 
     def stop(self) -> None:
         """Stop, deliver what is committed, give the path up; harmless when repeated."""
@@ -218,7 +204,7 @@ class Engine:
             return
         self._closed = True
         try:
-            self._loop.stop()
+            self._running.halt()
             self.deliveries.stop()
             if self.core.next_batch:
                 self.core.checkpoint()

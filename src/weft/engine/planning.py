@@ -54,13 +54,23 @@ class Planning:
     ) -> SharedPlan:  # fmt: skip
         """The shared plan in effect."""
         if self._plan is None:
-            queries = sorted(live, key=lambda each: each.slot)
-            measured = Measured(rates_of(results), self._keys)
-            forest, self._probe_plan = weave_probes(
-                queries, probed_stores(queries), measured, planner=self._planner, before=self._probe_plan
-            )
-            self._plan = weave(queries, streams, probes=forest)
+            self._plan, self._probe_plan = self._weave(sorted(live, key=lambda each: each.slot), streams, results)
         return self._plan
+
+    def imagine(
+        self, live: Iterable[LiveQuery], streams: Mapping[str, Stream], results: Sequence[Manifest]
+    ) -> SharedPlan:  # fmt: skip
+        """The plan there would be of these queries."""
+        return self._weave(sorted(live, key=lambda each: each.slot), streams, results)[0]
+
+    def _weave(
+        self, queries: Sequence[LiveQuery], streams: Mapping[str, Stream], results: Sequence[Manifest]
+    ) -> tuple[SharedPlan, ProbePlan | None]:
+        measured = Measured(rates_of(results), self._keys)
+        forest, chosen = weave_probes(
+            queries, probed_stores(queries), measured, planner=self._planner, before=self._probe_plan
+        )
+        return weave(queries, streams, probes=forest), chosen
 
     def program(self, plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
         """The plan in effect, compiled."""

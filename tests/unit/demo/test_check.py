@@ -14,10 +14,10 @@ import pytest
 
 from tests.property.harness import CoreHarness
 from weft.demo.check import Judge, Life
-from weft.demo.count import count_rows
 from weft.demo.generate import LATENESS, SCHEMAS, Generator
 from weft.demo.ledger import Arrival, Ledger
 from weft.demo.workload import Crowd, DemoQuery
+from weft.engine.counts import count_rows
 from weft.plan.stream import FrameSource, Stream
 from weft.plan.window import Range
 from weft.runtime.read import plan_reading

@@ -6,7 +6,9 @@ Everything is real but the engine around it, which would need Spark: batches are
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,10 +16,12 @@ import pyarrow.parquet
 import pytest
 
 from tests.unit.engine.sample import JOIN, STREAMS, rows, run_batch, stream
+from weft.engine import deliveries as sending
 from weft.engine.core import Core
+from weft.engine.deliveries import Deliveries
 from weft.engine.engine import Engine
 from weft.engine.query import Query
-from weft.engine.sinks import Deliveries, Sink, callback, parquet
+from weft.engine.sinks import Sink, callback, parquet
 from weft.errors import InvalidSetting
 from weft.plan.changelog import QueryId
 from weft.sql import bind
@@ -81,8 +85,16 @@ class Opened:
 
     def crash(self) -> None:
         """Start again without delivering anything more."""
-        self.engine.deliveries._sinks.clear()
+        for delivery in self.engine.deliveries._running.values():
+            delivery._deliver = lambda: True  # type: ignore[method-assign]
         self.restart()
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen"
+        threading.Event().wait(0.01)
 
 
 @pytest.fixture
@@ -143,14 +155,35 @@ def test_a_failing_sink_says_so_holds_nobody_up_and_misses_nothing(opened: Opene
     opened.engine.create("SELECT x FROM a", sink=callback(other))
     opened.batch(0, 1)
     opened.batch(1, 2)
-    opened.engine.deliveries.stop()
-    assert opened.engine.deliveries.errors() == {query.id: "the other side is down"}
-    assert opened.engine.deliveries.oldest_undelivered() == 0
+    deliveries = opened.engine.deliveries
+    wait_for(lambda: deliveries.errors() == {query.id: "the other side is down"})
+    wait_for(lambda: other.batches == [(0, [(1,)]), (1, [(2,)])])
+    assert deliveries.oldest_undelivered() == 0
     failing.fails = False
-    opened.engine.deliveries.flush()
-    assert failing.batches == other.batches == [(0, [(1,)]), (1, [(2,)])]
-    assert opened.engine.deliveries.errors() == {}
-    assert opened.engine.deliveries.oldest_undelivered() == 2
+    wait_for(lambda: deliveries.errors() == {})
+    wait_for(lambda: deliveries.oldest_undelivered() == 2)
+    assert failing.batches == other.batches
+
+
+def test_a_sink_that_hangs_holds_nobody_up(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "PATIENCE", 0.2)
+    go_on, other = threading.Event(), Received()
+    opened.engine.create("SELECT x FROM a", sink=callback(lambda *_: go_on.wait(60) and None))
+    opened.engine.create("SELECT x FROM a", sink=callback(other))
+    opened.batch(0, 1)
+    wait_for(lambda: other.batches)
+    opened.engine.deliveries.stop()
+    go_on.set()
+
+
+def test_results_are_not_kept_for_ever_for_a_sink_that_fails(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "SET_ASIDE_AFTER", 0.0)
+    failing = Received()
+    failing.fails = True
+    opened.engine.create("SELECT x FROM a", sink=callback(failing))
+    opened.batch(0, 1)
+    wait_for(opened.engine.deliveries.errors)
+    wait_for(lambda: opened.engine.deliveries.oldest_undelivered() is None)
 
 
 def test_a_dropped_query_delivers_its_last_rows_and_no_more(opened: Opened) -> None:
@@ -209,7 +242,8 @@ def test_a_crash_between_file_and_cursor_delivers_no_row_twice(opened: Opened, t
     saved = json.loads(cursor.read_text())
     opened.engine.deliveries.stop()
     opened.engine.core.directory.write_json(saved | {"delivered": 0}, "sinks", cursor.name)
-    opened.engine.deliveries.flush()
+    opened.restart()
+    opened.engine.deliveries.stop()
     assert files_of(tmp_path / "out") == {part(0): [1]}
     assert json.loads(cursor.read_text())["delivered"] == 1
 
@@ -219,7 +253,7 @@ def test_a_directory_belongs_to_one_query(opened: Opened, tmp_path: Path) -> Non
     with pytest.raises(InvalidSetting, match="is the sink of another query"):
         opened.engine.create("SELECT k FROM a", sink=parquet(tmp_path / "out"))
     first.deliver_to(parquet(tmp_path / "out"))
-    assert set(opened.engine.deliveries._sinks) == {first.id}
+    assert set(opened.engine.deliveries._running) == {first.id}
 
 
 def test_a_sink_of_a_query_that_never_lived_is_forgotten(opened: Opened, tmp_path: Path) -> None:
