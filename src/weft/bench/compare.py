@@ -22,7 +22,7 @@ from weft.bench.reports.ratios import FIGURES, Better, Figure, Place, Unit, plac
 
 _NARROWEST = 100
 """Columns of a terminal that the table needs."""
-_WITHOUT_EFFECT = ("command", "report", "rounds", "queries", "systems", "limit_minutes")
+_WITHOUT_EFFECT = ("command", "earlier", "report", "rounds", "queries", "systems", "limit_minutes")
 """Settings that may differ: they say what was measured, not how."""
 
 

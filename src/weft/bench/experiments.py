@@ -124,6 +124,8 @@ class Options:
     width: float = 0.05
     """How well the sustainable rate is to be known."""
     attempts: int = 14
+    queue: float = 20.0
+    """Seconds of rows that may wait: more are not sustained."""
     interval: float = 0.25
     """Seconds from file to file."""
     batch_interval: float = 0.0
@@ -195,8 +197,14 @@ def plan_cell(experiment: Experiment, options: Options, *, system: Program, quer
         heap_gigabytes=options.heap_gigabytes,
         profile=profile(experiment.mode, options),
         rule=Rule(bound=options.latency_bound),
-        limits=replace(Limits(), queue=min(Limits().queue, _HOPELESS * options.latency_bound)),
+        limits=_limits(options),
     )
+
+
+def _limits(options: Options) -> Limits:
+    """A queue is worked off in twice the time that it was filled in, or the system is not going to."""
+    queue = min(options.queue, _HOPELESS * options.latency_bound)
+    return replace(Limits(), queue=queue, drain=max(Limits().drain, 2 * queue))
 
 
 def _by_hand(

@@ -102,7 +102,8 @@ def begin(settings: Settings) -> Run:
                 f'argument --resume: "{settings.json}" was measured with {name} = {old.settings.get(name)}, '
                 f"not {said[name]}; give the same options, or another file"
             )
-    return replace(old, settings=said)
+    earlier = [*old.settings.get("earlier", ()), old.settings["command"]]
+    return replace(old, settings=said | {"earlier": earlier})
 
 
 def describe_machine() -> dict[str, Any]:

@@ -22,6 +22,7 @@ _FEED_ROOM = 8 * _GIGABYTE
 """Half a minute of a hundred bytes in each of three million rows per second."""
 _CHECK_SECONDS = 6.0
 """Of an attempt: a system that has not passed anything after a few times that is given up, and Spark begins slowly."""
+_CHECK_ATTEMPTS = 3
 _CHECK_WAVES = 3.0
 _CHECK_QUERIES = (1, 3)
 
@@ -97,7 +98,9 @@ def _parser(description: str, systems: tuple[str, ...]) -> argparse.ArgumentPars
     add("--quick-check", action="store_true", help="tiny sizes: does everything run? 1 if something failed")
     add("--seconds", type=_positive, help=f"of an attempt of the search (default {own.seconds:g})")
     add("--latency-bound", type=_positive, default=math.inf, help="seconds, p99: more is not sustained (default none)")
+    add("--queue", type=_positive, default=own.queue, metavar="SECONDS", help="of rows that may wait (default 20)")
     add("--width", type=_share, default=own.width, help=f"of the search's answer (default {own.width:g})")
+    add("--attempts", type=_count, help=f"of the search at most (default {own.attempts})")
     add("--warm-up", type=_positive, default=own.warm_up, help="seconds at a low rate before anything is measured")
     add("--base-rate", type=_positive, default=own.base_rate, help="rows per second while queries are created")
     add("--rate", type=_positive, default=own.rate, help="rows per second while queries come in waves (sc2)")
@@ -129,8 +132,9 @@ def _options(asked: argparse.Namespace) -> Options:
         life=min(asked.life, _CHECK_WAVES) if check else asked.life,
         period=_CHECK_WAVES if check else own.period,
         latency_bound=asked.latency_bound,
+        queue=asked.queue,
         width=1.0 if check else asked.width,
-        attempts=3 if check else own.attempts,
+        attempts=asked.attempts or (_CHECK_ATTEMPTS if check else own.attempts),
         interval=asked.interval,
         batch_interval=asked.batch_interval,
         cores=asked.cores,

@@ -155,6 +155,8 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFix
     assert run(fake, tmp_path, *SMALL, "--resume", "--rounds", "2") == 0
     assert fake.ran == [("weft", 5), ("flink", 5), ("flink", 1), ("weft", 1), ("flink", 5), ("weft", 5)]
     assert (len(record(tmp_path).cells), record(tmp_path).at) == (8, began)
+    report = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    assert report.count("weft bench run sc1") == 2, "all commands that the record is of"
 
 
 def test_an_interrupt_before_the_first_cell_leaves_an_older_record_alone(tmp_path: Path) -> None:
@@ -213,6 +215,7 @@ def test_a_check_is_small_and_fails_if_something_failed(tmp_path: Path) -> None:
         (["sc1", "--queries", "1,two"], "argument --queries: 'two' is no count; give a whole number from 1"),
         (["sc1", "--queries", "0"], "argument --queries: '0' is no count"),
         (["sc1", "--rounds", "-1"], "argument --rounds"),
+        (["sc1", "--attempts", "0"], "argument --attempts: '0' is no count; give a whole number from 1"),
         (["sc1", "--seconds", "0"], "argument --seconds: '0' is not allowed; give a number above 0"),
         (["sc1", "--base-rate", "inf"], "argument --base-rate: 'inf' is not allowed"),
         (["sc1", "--batch-interval", "-1"], "argument --batch-interval"),

@@ -15,6 +15,9 @@ from weft.bench.drive.session import CellFailed, Session
 from weft.bench.drive.sustained import Outcome
 from weft.bench.record import Cell
 
+_SETTLED = 8
+"""Batches after which a system that grows them has them as large as it needs."""
+
 
 def run_cell(plan: CellPlan, *, tell: Callable[[Progress], None]) -> Cell:
     """Run a cell; a failure of any kind is in its record, beside all that was found before.
@@ -72,7 +75,7 @@ def _saturated(session: Session, phase: Saturated, findings: Findings) -> None:
     session.phase = "saturate"
     with churn(session, findings.churn.extend, on=phase.churning):
         found = saturate(session, phase.seconds, session.plan.guess)
-        findings.slowest, findings.overall = found.slowest, found.overall
+        findings.slowest, findings.overall, findings.passes = found.slowest, found.overall, found.passes
         findings.note(found.note)
         if not findings.measured:
             findings.measured = (found.begin - session.began, found.end - session.began)
@@ -80,6 +83,9 @@ def _saturated(session: Session, phase: Saturated, findings: Findings) -> None:
 
 def _searched(session: Session, phase: Searched, findings: Findings) -> None:
     guess = findings.slowest or session.plan.guess
+    if findings.passes < _SETTLED:
+        # A system of large batches has not found their size yet: it may do better than it did.
+        guess = max(guess, session.plan.guess)
     where = Range(guess, phase.width, session.plan.least, phase.most, phase.attempts)
     trials: list[Trial] = []
     with churn(session, findings.churn.extend, on=phase.churning):

@@ -23,6 +23,8 @@ class Findings:
     sustainable: float | None = None
     overall: float | None = None
     slowest: float | None = None
+    passes: int = 0
+    """Behind `slowest`."""
     attempts: list[Attempt] = field(default_factory=list)
     event_latency: Spread | None = None
     processing_latency: Spread | None = None
@@ -69,8 +71,15 @@ class Findings:
             bytes_shuffled=figures.bytes_shuffled,
             state_bytes=figures.state_bytes,
             samples=self.samples,
-            note="; ".join(filter(None, (*self.notes, figures.note))),
+            note="; ".join(filter(None, (*self.notes, why_refused(fates), figures.note))),
         )
+
+
+def why_refused(fates: Iterable[Fate]) -> str:
+    """How many requests did not take effect, and what was said of the first."""
+    refused = [fate for fate in fates if fate.done is None]
+    said = next((fate.error for fate in refused if fate.error), "")
+    return f"{len(refused)} requests did not take effect, such as: {said}" if said else ""
 
 
 def latency_of(fates: Iterable[Fate], action: Action) -> Spread | None:

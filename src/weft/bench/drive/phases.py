@@ -63,6 +63,8 @@ class Throughput:
     end: float
     slowest: float
     overall: float
+    passes: int
+    """Times that the slowest reader has passed rows: of few, little can be said."""
     note: str = ""
 
 
@@ -220,7 +222,8 @@ def _fewest_passes(session: Session, span: Span) -> int:
 def _throughput(session: Session, begin: float, end: float) -> Throughput:
     with session.heard.changed:
         feed, live = session.heard.feed, len(session.heard.live)
-        rates = [_speed(passes) for passes in _lasting(feed, (begin, end))]
+        lasting = _lasting(feed, (begin, end))
+    rates = [_speed(passes) for passes in lasting]
     slowest = min(rates, default=0.0)
     waiting = _waiting(session, (begin, end))
     ran_empty = bool(len(waiting)) and np.mean(waiting < _EMPTY * slowest) > _EMPTY
@@ -230,6 +233,7 @@ def _throughput(session: Session, begin: float, end: float) -> Throughput:
         slowest=slowest,
         # One reader for all queries, or one for each.
         overall=live * float(np.mean(rates)) if rates else 0.0,
+        passes=min(map(len, lasting), default=0),
         note="the queue ran empty: the generator could not make more" if ran_empty else "",
     )
 

@@ -151,9 +151,10 @@ def _plain(name: str, value: Any) -> str:
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
-    rest = {name: value for name, value in settings.items() if name != "command"}
-    command = settings.get("command", ())
-    line = f"```\n{shlex.join(command)}\n```\n\n" if command else ""
+    said_by_commands = ("command", "earlier", "systems", "queries")
+    rest = {name: value for name, value in settings.items() if name not in said_by_commands}
+    commands = [command for command in (*settings.get("earlier", ()), settings.get("command")) if command]
+    line = "```\n" + "\n".join(map(shlex.join, commands)) + "\n```\n\n" if commands else ""
     return f"{line}{_listing(rest)}\n\n{_READING}"
 
 

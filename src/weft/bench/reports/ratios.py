@@ -254,7 +254,7 @@ def _over(run: Run, peer: str, *, queries: int, bar: float) -> Goal:
     if mine is None:
         return Goal(what, "", Verdict.UNKNOWN)
     if best is None:
-        return Goal(what, f"{peer} could not run", Verdict.MET)
+        return Goal(what, f"{peer} sustained no rate", Verdict.MET)
     return Goal(what, f"{mine / best:.3g} ×", _verdict(mine >= bar * best))
 
 

@@ -74,7 +74,11 @@ class Session:
         gateway = import_module("pyflink.java_gateway").get_gateway()
         self._jvm: Any = gateway.jvm
         self._process = int(self._jvm.java.lang.ProcessHandle.current().pid())
-        self._beans: Any = self._jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+        # Flink's planner keeps things by Java thread, and a thread of Python's may get any free connection, each
+        # of which is another thread of Java's. So those who only look have a gateway of their own.
+        looking = import_module("py4j.java_gateway").JavaGateway(gateway_parameters=gateway.gateway_parameters)
+        self._looking: Any = looking.jvm
+        self._beans: Any = self._looking.java.lang.management.ManagementFactory.getPlatformMBeanServer()
         self._cluster = self._start_cluster()
         self._port = int(self._cluster.getRestAddress().get().getPort())
         # The machine may have a proxy for everything; this is our own process.
@@ -196,7 +200,7 @@ class Session:
         )
 
     def _names(self, pattern: str) -> list[Any]:
-        return list(self._beans.queryNames(self._jvm.javax.management.ObjectName(pattern), None))
+        return list(self._beans.queryNames(self._looking.javax.management.ObjectName(pattern), None))
 
     def _count(self, name: Any) -> int:
         return int(self._beans.getAttribute(name, "Count"))

@@ -143,7 +143,7 @@ def test_a_goal_without_figures_is_neither_met_nor_missed() -> None:
 def test_who_fails_misses_and_who_is_alone_wins() -> None:
     ours, theirs = cell("weft", 20, 9.0), Cell("flink", 20, failure="no heap")
     assert goal(with_cells(ours, theirs), "25 × Flink") == Goal(
-        "N = 20: at least 25 × Flink", "flink could not run", Verdict.MET
+        "N = 20: at least 25 × Flink", "flink sustained no rate", Verdict.MET
     )
     died = Cell("weft", 20, failure="died")
     assert goal(with_cells(died, theirs), "25 × Flink").verdict is Verdict.MISSED
