@@ -14,7 +14,7 @@ UNITTESTS := $(wildcard tests/unit tests/golden tests/meta)
 ALL_CORES := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests all-tests golden-update fuzz fuzz-multiway fuzz-optimizers bench-quick bench-deployment \
+.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests service-tests require-chromium browser-tests all-tests golden-update fuzz fuzz-multiway fuzz-optimizers bench-quick bench-deployment \
 	bench-join-aggregate bench-churn bench-clash bench-chain bench-optimizer bench-partitioning bench flink-tests clean
 
 help:  ## list the targets
@@ -73,6 +73,15 @@ property-tests: setup
 
 spark-tests: setup
 	$(PYTEST) tests/spark
+
+service-tests: setup  ## the service as a process, over HTTP and by the command line, on real Spark
+	$(PYTEST) tests/service
+
+require-chromium:
+	@scripts/require-chromium
+
+browser-tests: setup require-chromium  ## the dashboard in a real browser (Debian's Chromium), on real Spark
+	$(PYTEST) tests/browser
 
 golden-update: setup  ## rewrite the expected plans in tests/golden; read what changed before you commit it
 	$(PYTEST) tests/golden --update

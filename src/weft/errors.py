@@ -208,3 +208,43 @@ class BatchFailed(WeftError):
     """A micro-batch failed; nothing of it was committed and it will be run again."""
 
     code = "batch_failed"
+
+
+class Unauthorized(WeftError):
+    """A request to the service without a token, or with one that nobody has."""
+
+    code = "unauthorized"
+
+
+class Forbidden(WeftError):
+    """A request to the service that this tenant may not make."""
+
+    code = "forbidden"
+
+
+class QuotaExceeded(WeftError):
+    """A tenant has as much as it may have; `retry_after` seconds from now there may be room."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, message: str, *, detail: str = "", hint: str = "", retry_after: float = 1.0) -> None:
+        super().__init__(message, detail=detail, hint=hint)
+        self.retry_after = retry_after
+
+
+class ResultsGone(WeftError):
+    """Rows that were asked for are not kept any more."""
+
+    code = "results_gone"
+
+
+class InvalidRequest(WeftError):
+    """A request to the service that is malformed."""
+
+    code = "invalid_request"
+
+
+class ServiceUnreachable(WeftError):
+    """No service answers at an address, or not as a service of weft would."""
+
+    code = "service_unreachable"

@@ -20,6 +20,7 @@ from weft.demo.run import Demo, Options
 from weft.demo.stop import StopSignal
 from weft.demo.summary import summary
 from weft.errors import WeftError
+from weft.service.beside import PORT, dashboard
 
 _INTERRUPTED = 130
 
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.keep is not None and given.keep.exists() and (not given.keep.is_dir() or any(given.keep.iterdir())):
         parser.error(f'--keep: "{given.keep}" exists and is not an empty directory')
     duration = None if given.forever else timedelta(seconds=given.seconds)
-    options = Options(duration, rate=given.rate, queries=given.queries, seed=given.seed)
+    options = Options(duration, rate=given.rate, queries=given.queries, seed=given.seed, port=given.port)
     display = Display(Console(highlight=False))
     try:
         with _folder(given.keep) as folder:
@@ -57,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=_positive, default=10_000, help="rows per second and stream (%(default)s)")
     parser.add_argument("--queries", type=_positive, default=40, help="live queries it grows to (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of data, queries and the choice of what is checked")
+    parser.add_argument("--port", type=_port, default=PORT, help="of the dashboard (%(default)s, or any that is free)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep files, state and logs there")
     return parser
 
@@ -65,6 +67,13 @@ def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError("must be from 0 to 65535")
     return value
 
 
@@ -88,7 +97,10 @@ def _demo(folder: Path, options: Options, display: Display) -> int:
         with display.stage("running the first batch (the very first compiles the kernels)"):
             demo.start(stop)
         began = time.monotonic()
-        demo.run(stop)
+        with dashboard(demo.engine, options.port) as address:
+            display.address = address
+            display.line(f"dashboard: {address}")
+            demo.run(stop)
         elapsed = timedelta(seconds=time.monotonic() - began)
         with display.stage("finishing what has arrived"):
             demo.finish(stop)

@@ -22,6 +22,8 @@ class Display:
         self.console = console
         self._live = console.is_terminal and not console.is_dumb_terminal
         self._last_line = 0.0
+        self.address = ""
+        """Where the dashboard is, once it is there."""
 
     @property
     def width(self) -> int:
@@ -45,7 +47,7 @@ class Display:
             yield self._show_line
             return
         with Live(console=self.console, screen=True, auto_refresh=False) as live:
-            yield lambda figures: live.update(Screen(figures), refresh=True)
+            yield lambda figures: live.update(Screen(figures, self.address), refresh=True)
 
     def line(self, text: str) -> None:
         """A line of text as it is."""

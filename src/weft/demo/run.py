@@ -42,6 +42,8 @@ class Options:
     rate: int
     queries: int
     seed: int
+    port: int = 0
+    """Of the dashboard; 0 is any that is free."""
 
 
 class Demo:

@@ -23,15 +23,15 @@ _LINES_ABOVE_QUERIES = 12
 class Screen:
     """The view of some figures; knows the size it is given only when it is drawn."""
 
-    def __init__(self, figures: Figures) -> None:
-        self._figures = figures
+    def __init__(self, figures: Figures, address: str = "") -> None:
+        self._figures, self._address = figures, address
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         height = options.height or console.size.height
         shown = queries_that_fit(height)
         yield Group(
             _header(self._figures, options.max_width),
-            Text(),
+            Text(f"dashboard: {self._address}" if self._address else "", style="dim"),
             _streams(self._figures),
             Text(),
             _latency(self._figures, options.max_width),

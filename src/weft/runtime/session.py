@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,15 +42,22 @@ _STREAMING = {
 }
 
 
-def local_session(cores: int | None = None, *, log: str | os.PathLike[str] | None = None) -> SparkSession:
+def local_session(
+    cores: int | None = None,
+    *,
+    log: str | os.PathLike[str] | None = None,
+    master: str = "",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
     """The tuned local session; Java is checked first so that its absence gives a clear message.
 
-    What Spark's processes print goes to the file `log` if one is given, else to stderr.
+    What Spark's processes print goes to the file `log` if one is given, else to stderr. With another `master` the same
+    settings apply, and `settings` win over them.
     """
     require_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    conf = SparkConf().setMaster(f"local[{cores or os.cpu_count() or 1}]").setAppName("weft")
-    conf.setAll(list((_LOCAL | {"spark.sql.session.timeZone": "UTC"}).items()))
+    conf = SparkConf().setMaster(master or f"local[{cores or os.cpu_count() or 1}]").setAppName("weft")
+    conf.setAll(list((_LOCAL | {"spark.sql.session.timeZone": "UTC"} | dict(settings or {})).items()))
     if SparkContext._gateway is None:
         _launch(conf, log)
     return SparkSession.builder.config(conf=conf).getOrCreate()

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from weft.errors import DetachedStream
+from weft.errors import DetachedStream, InvalidStream
 from weft.plan.expression import quote
 from weft.plan.stream import FileSource, FrameSource, Stream
 
@@ -44,6 +44,22 @@ def _part(spark: SparkSession, stream: Stream, frames: Mapping[str, DataFrame]) 
             frame = _with_named_sources(frame, stream.name)
             columns = [F.col(quote(name)).alias(_column_name(stream, name)) for name in stream.schema.names()]
             return frame.select(F.lit(stream.name).alias(STREAM), F.lit(None).cast("string").alias(PATH), *columns)
+
+
+def open_frame(
+    spark: SparkSession, stream: str, *, format: str, path: str | None, schema: str | None, options: Mapping[str, str]
+) -> DataFrame:
+    """What Spark reads by one of its formats, as a stream; raises InvalidStream with Spark's own words."""
+    reader = spark.readStream.format(format).options(**options)
+    try:
+        reader = reader if schema is None else reader.schema(schema)
+        return reader.load() if path is None else reader.load(path)
+    except Exception as error:
+        raise InvalidStream(
+            f'stream "{stream}" cannot be read as {format!r}',
+            detail=str(error).strip().splitlines()[0][:500],
+            hint="Is the format known to Spark (its package on the classpath), and are its options right?",
+        ) from error
 
 
 def rows_of(frame: DataFrame, stream: Stream, columns: tuple[str, ...]) -> DataFrame:

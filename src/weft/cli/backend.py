@@ -1,0 +1,147 @@
+"""What commands work on: a service, or a state directory that no engine is working on; the same to both."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import typer
+
+from weft.errors import InvalidSetting, StateLocked
+
+if TYPE_CHECKING:
+    from weft.service.client import Event, NewQuery, NewStream
+    from weft.service.shapes import Explained, Page, Plan, Query, Stream, Tick, WhatIf
+
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+SERVICE_FILE = "service.json"
+"""In a state directory: the address of the service that is working on it."""
+
+
+class Backend(Protocol):
+    """What `weft.service.client.Client` can do, and `weft.cli.local.Local` as far as it goes without Spark."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether paths mean the same to it as to the user."""
+
+    def close(self) -> None:
+        """Give everything up that is held."""
+
+    def queries(self, state: str = "live") -> list[Query]:
+        """Queries that are "live" (or pending), "ended", or "all"."""
+
+    def query(self, name: str) -> Query:
+        """The query of this name."""
+
+    def create(self, sql: str, *, name: str | None = None, deliver: bool = False) -> Query:
+        """Create a query."""
+
+    def create_many(self, queries: Sequence[NewQuery]) -> list[Query]:
+        """Create queries together, all or nothing."""
+
+    def drop(self, name: str) -> Query:
+        """End a query."""
+
+    def explain(self, name: str) -> Explained:
+        """A query's part of the shared plan."""
+
+    def what_if(self, sql: str) -> WhatIf:
+        """What creating a query would add."""
+
+    def results(self, name: str, *, after: str = "", limit: int | None = None) -> Page:
+        """Committed rows after a cursor."""
+
+    def follow(self, name: str, *, after: str = "") -> Iterator[Event]:
+        """Rows as they are committed."""
+
+    def streams(self) -> list[Stream]:
+        """All declared streams."""
+
+    def add_stream(self, stream: NewStream) -> Stream:
+        """Declare a stream."""
+
+    def plan(self) -> Plan:
+        """The shared plan."""
+
+    def ticks(self) -> Iterator[Tick]:
+        """What changes, as it changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options that every command has, as far as they were given."""
+
+    server: str | None = None
+    path: Path | None = None
+    token_file: Path | None = None
+    json: bool = False
+
+    def over(self, before: Options) -> Options:
+        """These, and those given before them where there are none."""
+        return Options(
+            server=self.server or before.server,
+            path=self.path or before.path,
+            token_file=self.token_file or before.token_file,
+            json=self.json or before.json,
+        )
+
+    def resolved(self, environment: Mapping[str, str] = os.environ) -> Options:
+        """With exactly one of server and path: the environment counts where no option was given."""
+        server, path = self.server, self.path
+        if server is None and path is None:
+            server = environment.get("WEFT_SERVER") or None
+            path = Path(environment["WEFT_PATH"]) if environment.get("WEFT_PATH") else None
+        if server is not None and path is not None:
+            raise typer.BadParameter("a server and a path are given: which one is meant? (--server or --path)")
+        return replace(self, server=None if path is not None else server or DEFAULT_SERVER, path=path)
+
+
+def open_backend(options: Options) -> Backend:
+    """What the options mean; a path that a service is working on is reached through that service."""
+    options = options.resolved()
+    if options.path is None:
+        assert options.server is not None, "there is a default"
+        return _client(options.server, options)
+    try:
+        # Loaded only when asked for, since it brings the whole engine with it.
+        found: Backend = import_module("weft.cli.local").Local(options.path)
+    except StateLocked as locked:
+        address = served_at(options.path)
+        if address is None:
+            raise StateLocked(
+                f'an engine is working on "{options.path}", and it has no service to talk to',
+                detail=locked.detail,
+                hint="Stop it to work on its path from here, or run it with: weft serve.",
+            ) from locked
+        return _client(address, options)
+    return found
+
+
+def served_at(path: Path) -> str | None:
+    """The address of the service that says it is working on a path; None if none does."""
+    try:
+        value = json.loads((path / SERVICE_FILE).read_text(encoding="utf-8"))
+        return str(value["address"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def read_token(options: Options, environment: Mapping[str, str] = os.environ) -> str:
+    """The token of a file, else of the environment; never of the command line, which others can read."""
+    if options.token_file is None:
+        return environment.get("WEFT_TOKEN", "").strip()
+    try:
+        return options.token_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f'token file "{options.token_file}" cannot be read', detail=f"{error}.") from error
+
+
+def _client(server: str, options: Options) -> Backend:
+    client: Backend = import_module("weft.service.client").Client(server, token=read_token(options))
+    return client

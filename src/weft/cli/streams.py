@@ -1,0 +1,68 @@
+"""`weft stream`: declare streams and list them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli import show
+from weft.cli.session import Session, shared
+
+if TYPE_CHECKING:
+    from weft.service.client import NewStream
+
+app = typer.Typer(name="stream", help="Streams: declare and list.", no_args_is_help=True)
+
+
+@app.command("list")
+@shared
+def list_streams(session: Session) -> None:
+    """Streams that queries can name."""
+    streams = session.backend.streams()
+    session.answer({"streams": streams}, lambda: show.stream_table(streams))
+
+
+@app.command()
+@shared
+def add(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="What queries call it.")],
+    *,
+    time: Annotated[str, typer.Option("--time", metavar="COLUMN", help="The column with the event time.")],
+    format: Annotated[str, typer.Option("--format", help="parquet, json, csv, arrow, or one of Spark's.")] = "parquet",
+    path: Annotated[
+        str | None,
+        typer.Option("--path", help="Where its files are. (A state directory's --path goes before the command.)"),
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", help='"ts timestamp, price double"; default: as in the files.')
+    ] = None,
+    lateness: Annotated[str, typer.Option("--lateness", help="How late rows may come.")] = "0 seconds",
+    option: Annotated[
+        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the format.")
+    ] = None,
+) -> None:
+    """Declare a stream."""
+    wanted: NewStream = {"name": name, "format": format, "time": time, "lateness": lateness}
+    if path is not None:
+        # A service elsewhere has other directories than the user's.
+        local = "://" not in path and session.backend.is_here
+        wanted["path"] = os.path.abspath(path) if local else path
+    if schema is not None:
+        wanted["schema"] = schema
+    if option:
+        wanted["options"] = _pairs(option)
+    stream = session.backend.add_stream(wanted)
+    session.answer(stream, lambda: show.stream_table([stream]))
+
+
+def _pairs(options: list[str]) -> dict[str, str]:
+    found = {}
+    for text in options:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f'--option takes KEY=VALUE, not "{text}"')
+        found[key] = value
+    return found

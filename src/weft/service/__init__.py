@@ -1,0 +1,1 @@
+"""The long-running service: one engine for a team, over HTTP."""

@@ -1,0 +1,58 @@
+"""The service as an application: its requests, the dashboard's files, and the engine that lives as long as it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI, Response
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
+
+import weft
+from weft.service import errors
+from weft.service.bell import Bell
+from weft.service.guard import Guard
+from weft.service.routes import health, router
+from weft.service.service import Service
+from weft.service.streaming import Streaming
+
+_STATIC = Path(__file__).with_name("static")
+
+
+def make_app(service: Service) -> FastAPI:
+    """The application; it starts and stops the engine of its service with itself."""
+    app = FastAPI(
+        title="weft",
+        version=weft.__version__,
+        description="Many ad-hoc streaming queries, one shared plan.",
+        lifespan=_lifespan,
+    )
+    app.state.service = service
+    errors.install(app)
+    app.add_middleware(Guard, hosts_checked=service.tenants.open)
+    app.include_router(health)
+    app.include_router(router)
+    app.get("/", include_in_schema=False)(_dashboard)
+    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    bell = Bell(asyncio.get_running_loop())
+    service.host.on_batch = bell.ring
+    app.state.streaming = streaming = Streaming(service, bell)
+    service.host.start()
+    try:
+        yield
+    finally:
+        streaming.stop()
+        await asyncio.to_thread(service.host.stop)
+
+
+async def _dashboard() -> Response:
+    return FileResponse(_STATIC / "index.html")

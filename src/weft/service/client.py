@@ -1,0 +1,288 @@
+"""The REST API from Python: typed answers, the engine's own errors, rows as they are committed.
+
+Answers are what docs/service.md says (`weft.service.shapes`). Errors are of the same classes as the engine's.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, cast
+from urllib.parse import quote
+
+import httpx2
+
+from weft.errors import EngineStopped, InvalidSetting, QuotaExceeded, ServiceUnreachable, WeftError
+
+if TYPE_CHECKING:
+    from weft.service.shapes import Explained, Page, Plan, Query, Status, Stream, Tick, WhatIf
+
+PATIENCE_SECONDS = 60.0
+"""How long a reader whose connection broke tries to get another one."""
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
+_TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
+_SILENCE = httpx2.Timeout(45.0, connect=5.0)  # the service says something every fifteen seconds
+
+
+class NewStream(TypedDict):
+    """A stream to declare, as in the configuration file."""
+
+    name: str
+    format: str
+    time: str
+    path: NotRequired[str]
+    schema: NotRequired[str]
+    lateness: NotRequired[str]
+    options: NotRequired[dict[str, str]]
+
+
+class NewQuery(TypedDict):
+    """A query to create."""
+
+    sql: str
+    name: NotRequired[str]
+
+
+class Event(NamedTuple):
+    """A server-sent event: "columns", "rows", "gap", "throttled", "end" of a query, "tick" of the service."""
+
+    kind: str
+    data: Any
+    cursor: str = ""
+
+
+class Client:
+    """One service at one address, for one tenant; a context manager."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        token: str = "",
+        transport: httpx2.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.server = _checked(server)
+        self._sleep = sleep
+        self._http = httpx2.Client(
+            base_url=self.server,
+            headers={"Authorization": f"Bearer {_printable(token)}"} if token else {},
+            timeout=_TIMEOUT,
+            transport=transport,
+            trust_env=not self.is_here,  # a proxy does not know this machine by that name
+        )
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections up."""
+        self._http.close()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the service is on this machine, so that paths mean the same to both."""
+        host = httpx2.URL(self.server).host
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
+
+    # ---- queries
+
+    def queries(self, state: str = "live") -> list[Query]:
+        """Queries that are "live" (or pending), "ended", or "all"."""
+        return cast("list[Query]", self._ask("GET", "/v1/queries", params={"state": state})["queries"])
+
+    def query(self, name: str) -> Query:
+        """The query of this name."""
+        return cast("Query", self._ask("GET", _of(name)))
+
+    def create(self, sql: str, *, name: str | None = None, deliver: bool = False) -> Query:
+        """Create a query; `deliver` also writes its rows to the service's sinks."""
+        body = {"sql": sql, **({} if name is None else {"name": name}), **({"deliver": True} if deliver else {})}
+        return cast("Query", self._ask("POST", "/v1/queries", body=body))
+
+    def create_many(self, queries: Sequence[NewQuery]) -> list[Query]:
+        """Create queries together, all or nothing."""
+        return cast("list[Query]", self._ask("POST", "/v1/queries/many", body={"queries": list(queries)})["queries"])
+
+    def drop(self, name: str) -> Query:
+        """End a query; rows committed before stay readable."""
+        return cast("Query", self._ask("DELETE", _of(name)))
+
+    def explain(self, name: str) -> Explained:
+        """A query's part of the shared plan."""
+        return cast("Explained", self._ask("GET", _of(name) + "/explain"))
+
+    def what_if(self, sql: str) -> WhatIf:
+        """What creating a query would add; nothing is created."""
+        return cast("WhatIf", self._ask("POST", "/v1/what-if", body={"sql": sql}))
+
+    def results(self, name: str, *, after: str = "", limit: int | None = None) -> Page:
+        """Committed rows after a cursor, the oldest first."""
+        params = {**({"after": after} if after else {}), **({} if limit is None else {"limit": str(limit)})}
+        return cast("Page", self._ask("GET", _of(name) + "/results", params=params))
+
+    def follow(self, name: str, *, after: str = "") -> Iterator[Event]:
+        """Rows as they are committed, after a cursor, from the start ("") or from "now" on; the last event is "end".
+
+        A connection that breaks is made again, from the last cursor on.
+        """
+        yield from self._events(_of(name) + "/follow", {"after": after} if after else {})
+
+    # ---- streams and the service
+
+    def streams(self) -> list[Stream]:
+        """All declared streams."""
+        return cast("list[Stream]", self._ask("GET", "/v1/streams")["streams"])
+
+    def add_stream(self, stream: NewStream) -> Stream:
+        """Declare a stream; for administrators."""
+        return cast("Stream", self._ask("POST", "/v1/streams", body=stream))
+
+    def plan(self) -> Plan:
+        """The shared plan."""
+        return cast("Plan", self._ask("GET", "/v1/plan"))
+
+    def status(self) -> Status:
+        """The service, with its last batches."""
+        return cast("Status", self._ask("GET", "/v1/status"))
+
+    def ticks(self) -> Iterator[Tick]:
+        """What changes, at least every five seconds, until the reader has enough."""
+        return (event.data for event in self._events("/v1/events", {}) if event.kind == "tick")
+
+    # ---- requests
+
+    def _ask(self, method: str, path: str, *, body: object = None, params: Mapping[str, str] | None = None) -> Any:
+        with self._reachable():
+            answer = self._http.request(method, path, json=body, params=params)
+        return self._value(answer)
+
+    def _value(self, answer: httpx2.Response) -> Any:
+        try:
+            value = answer.json()
+        except ValueError:
+            value = None
+        if answer.is_success and value is not None:
+            return value
+        if isinstance(value, dict) and "code" in value:
+            raise to_error(value, answer.headers)
+        raise ServiceUnreachable(
+            f'"{self.server}" does not answer as weft does',
+            detail=f"It answered {answer.request.method} {answer.request.url.path} with status {answer.status_code}.",
+            hint="Check the address; there may be something else, or a proxy without a service behind it.",
+        )
+
+    @contextmanager
+    def _reachable(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx2.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise ServiceUnreachable(
+                f'no service can be reached at "{self.server}"',
+                detail=f"{reason}.",
+                hint="Start one with: weft serve --config weft.toml. Or give the address of another: --server URL.",
+            ) from error
+
+    def _events(self, path: str, params: dict[str, str]) -> Iterator[Event]:
+        """The events of a stream until "end", over as many connections as it takes; the first has to succeed."""
+        waited, pause, begun = 0.0, _FIRST_PAUSE_SECONDS, False
+        while True:
+            try:
+                for event in self._connection(path, params):
+                    waited, pause, begun = 0.0, _FIRST_PAUSE_SECONDS, True
+                    if event.cursor:
+                        params = params | {"after": event.cursor}
+                    yield event
+                    if event.kind == "end":
+                        return
+                begun = True  # it was open, and the service closed it
+            except (ServiceUnreachable, EngineStopped):
+                if not begun or waited >= PATIENCE_SECONDS:
+                    raise
+            self._sleep(pause)
+            waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _connection(self, path: str, params: Mapping[str, str]) -> Iterator[Event]:
+        headers = {"Accept": "text/event-stream"}
+        with (
+            self._reachable(),
+            self._http.stream("GET", path, params=dict(params), headers=headers, timeout=_SILENCE) as answer,
+        ):
+            if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                answer.read()
+                self._value(answer)
+                raise ServiceUnreachable(f'"{self.server}" does not send events', hint="Check the address.")
+            yield from read_events(answer.iter_lines())
+
+
+def read_events(lines: Iterable[str]) -> Iterator[Event]:
+    """The events in the lines of a text/event-stream; one that is cut off was not sent."""
+    kind, data, cursor = "message", [], ""
+    for line in lines:
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match field:
+            case "event":
+                kind = value
+            case "data":
+                data.append(value)
+            case "id":
+                cursor = value
+            case _ if not line:
+                if data:
+                    yield Event(kind, json.loads("\n".join(data)), cursor)
+                kind, data, cursor = "message", [], ""
+            case _:  # a comment, or a field that is none of ours
+                pass
+
+
+def to_error(value: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> WeftError:
+    """The error that a service's answer says, of the class that has its code."""
+    code = str(value["code"])
+    kind = _classes().get(code, WeftError)
+    error = kind(str(value.get("message", code)), detail=str(value.get("detail", "")), hint=str(value.get("hint", "")))
+    error.code = code  # a newer service may have errors that are not known here
+    if isinstance(error, QuotaExceeded):
+        wait = (headers or {}).get("Retry-After", "")
+        error.retry_after = float(wait) if wait.isdigit() else error.retry_after
+    return error
+
+
+def _classes() -> dict[str, type[WeftError]]:
+    found: dict[str, type[WeftError]] = {}
+    todo: list[type[WeftError]] = [WeftError]
+    while todo:
+        kind = todo.pop()
+        found[kind.code] = kind
+        todo += kind.__subclasses__()
+    return found
+
+
+def _of(name: str) -> str:
+    return f"/v1/queries/{quote(name, safe='')}"
+
+
+def _checked(server: str) -> str:
+    try:
+        url = httpx2.URL(server)
+    except httpx2.InvalidURL:
+        url = httpx2.URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise InvalidSetting(f'"{server}" is not the address of a service', hint="Write it like http://127.0.0.1:8080.")
+    return server.rstrip("/")
+
+
+def _printable(token: str) -> str:
+    if not token.isascii() or not token.isprintable():
+        raise InvalidSetting("the token has characters that no token has", hint="It is printable ASCII in one line.")
+    return token

@@ -1,0 +1,204 @@
+"""`weft.toml` as a value: strict, so that a key that is not known is an error that names it."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from weft.errors import InvalidSetting
+
+_LARGEST_TOKEN = 1024
+_SMALLEST_TOKEN = 8
+
+Count = Annotated[int, Field(ge=1)]
+TenantName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class ServerSection(_Section):
+    """Where the service listens, and where it may write for users."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    sinks: Path | None = None
+
+
+class EngineSection(_Section):
+    """The engine: see `weft.Engine`."""
+
+    path: Path
+    trigger: str = "1 second"
+    partitions: Count | None = None
+    keep_results: str | None = None
+
+
+class SparkSection(_Section):
+    """Spark: where it runs, its settings, and where what it prints goes."""
+
+    master: str = ""
+    log: Path | None = None
+    settings: dict[str, str] = Field(default_factory=dict)
+
+
+class StreamSpec(_Section):
+    """A stream as in the file and as in `POST /v1/streams`."""
+
+    name: str
+    format: str = "parquet"
+    path: str | None = None
+    schema_: str | None = Field(default=None, alias="schema")
+    time: str
+    lateness: str = "0 seconds"
+    retain: str | None = None
+    idle_timeout: str = "5 minutes"
+    max_files_per_batch: Count | None = None
+    on_bad_file: str = "quarantine"
+    options: dict[str, str] = Field(default_factory=dict)
+
+
+class Limits(_Section):
+    """What a tenant may have at most; None: as much as it likes."""
+
+    live_queries: Count | None = None
+    creates_per_minute: Count | None = None
+    result_rows_per_second: Count | None = None
+
+    def over(self, general: Limits) -> Limits:
+        """These, and those of everybody where there are none."""
+        return general.model_copy(update=self.model_dump(exclude_none=True))
+
+
+class TenantSection(Limits):
+    """Who may use the service, by a token that is given here, in a file or in the environment."""
+
+    name: TenantName
+    token: SecretStr | None = None
+    token_file: Path | None = None
+    token_env: str | None = None
+    admin: bool = False
+
+    @model_validator(mode="after")
+    def _one_token(self) -> Self:
+        if sum(given is not None for given in (self.token, self.token_file, self.token_env)) != 1:
+            raise ValueError(f'tenant "{self.name}" needs one of token, token_file and token_env')
+        return self
+
+    @property
+    def own_limits(self) -> Limits:
+        """Those that were given for it."""
+        return Limits(**{name: getattr(self, name) for name in Limits.model_fields})
+
+
+class Config(_Section):
+    """All of `weft.toml`; paths are absolute."""
+
+    server: ServerSection = ServerSection()
+    engine: EngineSection
+    spark: SparkSection = SparkSection()
+    streams: tuple[StreamSpec, ...] = ()
+    limits: Limits = Limits()
+    tenants: tuple[TenantSection, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for kind, names in (("stream", [s.name for s in self.streams]), ("tenant", [t.name for t in self.tenants])):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f'{kind} "{twice[0]}" is there twice')
+        if not self.tenants and not is_loopback(self.server.host):
+            raise ValueError(
+                f'server.host is "{self.server.host}", which others can reach, but there are no tenants: '
+                "add [[tenants]] with tokens, or bind to 127.0.0.1"
+            )
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_config(path: Path, **server: Any) -> Config:
+    """The configuration in a file; `server` are settings of that section which win. Raises InvalidSetting."""
+    try:
+        value = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidSetting(f'configuration "{path}" cannot be read: {error.strerror}') from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f'configuration "{path}" is not TOML: {error}') from error
+    given = {name: setting for name, setting in server.items() if setting is not None}
+    if given:
+        value = value | {"server": {**value.get("server", {}), **given}}
+    return _absolute(to_config(value, str(path)), path.absolute().parent)
+
+
+def to_config(value: Any, source: str) -> Config:
+    """The configuration of a parsed file. Raises InvalidSetting, which names the place but never a value of it:
+    that might be a token."""
+    try:
+        return Config.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise InvalidSetting(
+            f'configuration "{source}": {place + ": " if place else ""}{message}',
+            hint="docs/service.md has all settings.",
+        ) from None
+
+
+def _absolute(config: Config, folder: Path) -> Config:
+    """Paths are relative to the file, wherever the service is started."""
+
+    def at(path: Path | None) -> Path | None:
+        return None if path is None else folder / path.expanduser()
+
+    streams = tuple(
+        stream
+        if stream.path is None or "://" in stream.path
+        else stream.model_copy(update={"path": str(at(Path(stream.path)))})
+        for stream in config.streams
+    )
+    tenants = tuple(tenant.model_copy(update={"token_file": at(tenant.token_file)}) for tenant in config.tenants)
+    return config.model_copy(
+        update={
+            "server": config.server.model_copy(update={"sinks": at(config.server.sinks)}),
+            "engine": config.engine.model_copy(update={"path": at(config.engine.path)}),
+            "spark": config.spark.model_copy(update={"log": at(config.spark.log)}),
+            "streams": streams,
+            "tenants": tenants,
+        }
+    )
+
+
+def token_of(tenant: TenantSection) -> str:
+    """A tenant's token, from wherever it is; raises InvalidSetting."""
+    if tenant.token is not None:
+        token = tenant.token.get_secret_value()
+    elif tenant.token_env is not None:
+        token = os.environ.get(tenant.token_env, "")
+        if not token:
+            raise InvalidSetting(f'tenant "{tenant.name}": the environment has no {tenant.token_env}')
+    else:
+        assert tenant.token_file is not None, "a tenant has a token"
+        try:
+            token = tenant.token_file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise InvalidSetting(f'tenant "{tenant.name}": token_file cannot be read: {error.strerror}') from error
+    if not _SMALLEST_TOKEN <= len(token) <= _LARGEST_TOKEN or not token.isascii() or not token.isprintable():
+        raise InvalidSetting(
+            f'tenant "{tenant.name}": its token is not one',
+            hint=f"Use {_SMALLEST_TOKEN} to {_LARGEST_TOKEN} printable ASCII characters (openssl rand -hex 32).",
+        )
+    return token

@@ -1,0 +1,105 @@
+"""Following a query: committed rows as server-sent events, for any number of readers at their own speed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from weft.engine import Query
+from weft.errors import ResultsGone
+from weft.service.bell import Bell
+from weft.service.quotas import throttled
+from weft.service.rows import Cursor, Rows, batches_with_rows
+from weft.service.service import Service
+from weft.service.tenants import Tenant
+from weft.service.views import columns_of
+
+BEAT = 15.0
+"""Seconds after which a connection on which nothing happens says so."""
+_LONGEST_PAUSE = 5.0
+_ENDED = ("dropped", "failed")
+
+
+def event(kind: str, data: Any, *, id_: str = "") -> str:
+    """A server-sent event."""
+    return raw_event(kind, json.dumps(data, ensure_ascii=False, separators=(",", ":")), id_=id_)
+
+
+def raw_event(kind: str, data: str, *, id_: str = "") -> str:
+    """A server-sent event whose data is JSON already."""
+    return f"event: {kind}\n{f'id: {id_}' + chr(10) if id_ else ''}data: {data}\n\n"
+
+
+HEARTBEAT = ": still here\n\n"
+
+
+class Followers:
+    """All who follow queries; lives in one event loop."""
+
+    def __init__(self, service: Service, bell: Bell) -> None:
+        self._service, self._bell = service, bell
+        self._reading: dict[tuple[str, int], asyncio.Task[Rows]] = {}
+        self.count = 0
+        self.stopped = False
+
+    async def follow(self, tenant: Tenant, query: Query, cursor: Cursor) -> AsyncIterator[str]:
+        """The events of a query from a cursor on, until it ends or the service stops."""
+        core = self._service.engine.core
+        self.count += 1
+        try:
+            yield event("columns", columns_of(core.roster.bound_query(query.id)))
+            while not self.stopped:
+                rung, state = self._bell.rung, query.state
+                try:
+                    batches, following = batches_with_rows(core, query, cursor)
+                    for batch in batches:
+                        async for text in self._rows(tenant, query, batch=batch, skip=cursor.skip_in(batch)):
+                            yield text
+                        cursor = Cursor(batch + 1)
+                except ResultsGone as gone:
+                    yield event("gap", {"message": gone.message})
+                    cursor = Cursor(max(cursor.batch + 1, self._oldest()))
+                    continue
+                cursor = max(cursor, Cursor(following))
+                if state in _ENDED:
+                    yield event("end", {"state": state, "error": query.error})
+                    return
+                if not await self._bell.wait(rung, BEAT):
+                    yield HEARTBEAT
+        finally:
+            self.count -= 1
+
+    async def _rows(self, tenant: Tenant, query: Query, *, batch: int, skip: int) -> AsyncIterator[str]:
+        rows, said = await self._read(query, batch), False
+        for behind, texts in rows.pieces(skip):
+            while (wait := self._service.quotas.wait_for_rows(tenant)) > 0:
+                if not said:
+                    yield event("throttled", {"message": throttled(tenant)})
+                said = True
+                await asyncio.sleep(min(wait, _LONGEST_PAUSE))
+            self._service.quotas.give_rows(tenant, len(texts))
+            yield raw_event("rows", rows_text(batch, texts), id_=str(behind))
+
+    async def _read(self, query: Query, batch: int) -> Rows:
+        """One reader for all who wait for the same rows."""
+        key = (query.id, batch)
+        task = self._reading.get(key)
+        if task is None:
+            task = asyncio.create_task(asyncio.to_thread(self._service.reader.batch, query, batch))
+            self._reading[key] = task
+            task.add_done_callback(lambda _: self._reading.pop(key, None))
+        # A reader that leaves must not take the others' rows along.
+        return await asyncio.shield(task)
+
+    def _oldest(self) -> int:
+        core = self._service.engine.core
+        with core.lock:
+            results = core.inventory.results
+            return results[0].batch if results else core.next_batch
+
+
+def rows_text(batch: int, texts: Sequence[str]) -> str:
+    """The data of an event with rows."""
+    return f'{{"batch":{batch},"rows":[{",".join(texts)}]}}'

@@ -1,0 +1,37 @@
+"""Logs of the service: a line of JSON each, with the fields that were given."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    """A record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        fields: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        fields |= {name: value for name, value in vars(record).items() if name not in _OWN}
+        if record.exc_info is not None:
+            fields["trace"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str, ensure_ascii=False)
+
+
+def log_to(stream: TextIO) -> None:
+    """Send what weft and the server log to a stream; requests are not logged, so no token can be."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    for name, level in (("weft", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)

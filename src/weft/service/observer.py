@@ -1,0 +1,252 @@
+"""What the service shows of its engine: figures of the last batches, per stream, operator and query.
+
+A thread of its own follows the commits; it only reads. If it cannot keep up it counts fewer batches and slows none.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from weft.engine import BatchSummary, Engine
+from weft.engine.counts import count_rows
+from weft.engine.graph import rows_through
+from weft.plan.changelog import LiveQuery, QueryId
+from weft.runtime.read import Reading, plan_reading
+from weft.state.journal import Manifest
+
+_log = logging.getLogger("weft.service")
+KEPT_BATCHES = 120
+KEPT_POINTS = 60
+_RECENT = 5
+"""Batches over which rates are taken."""
+_PATIENCE = 0.5
+_SHARE = 0.2
+"""Of the time that counting result rows may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFigures:
+    """One batch."""
+
+    batch: int
+    at: float
+    rows: int
+    seconds: float
+    phases: Mapping[str, float]
+    rows_per_second: float
+    latency: float | None
+    queries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A query in one batch."""
+
+    at: float
+    rows_per_second: float
+    latency: float | None
+
+
+@dataclass(slots=True)
+class QueryFigures:
+    """A query since the service saw it first; `rows` is None where some batch was not counted."""
+
+    rows: int | None = 0
+    rows_per_second: float = 0.0
+    latency: float | None = None
+    points: deque[Point] = field(default_factory=lambda: deque(maxlen=KEPT_POINTS))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFigures:
+    """A stream since the service started, and lately."""
+
+    rows: int
+    rows_per_second: float
+    late: int
+    bad_files: int
+
+
+class Observer:
+    """Follows an engine; what it has seen may be asked for from any thread."""
+
+    def __init__(self, engine: Engine, *, on_batch: Callable[[], None] = lambda: None) -> None:
+        self._engine = engine
+        self._on_batch = on_batch
+        self._lock = threading.Lock()
+        self._seen = engine.core.next_batch
+        self._batches: deque[BatchFigures] = deque(maxlen=KEPT_BATCHES)
+        self._through: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=_RECENT + 1)
+        self._queries: dict[QueryId, QueryFigures] = {}
+        self._streams: dict[str, Counter[str]] = {}
+        self._live: dict[QueryId, LiveQuery] = {}
+        self._busy = 0.0
+        self._began = time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="weft-observer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Follow no more."""
+        self._stop.set()
+        with self._engine.core.lock:
+            self._engine.core.committed.notify_all()
+        self._thread.join(_PATIENCE * 4)
+
+    # ---- what it has seen
+
+    def batches(self) -> list[BatchFigures]:
+        """The last batches, newest last."""
+        with self._lock:
+            return list(self._batches)
+
+    def query(self, query: QueryId) -> QueryFigures:
+        """What is known of a query."""
+        with self._lock:
+            known = self._queries.get(query, QueryFigures())
+            return QueryFigures(known.rows, known.rows_per_second, known.latency, known.points.copy())
+
+    def stream(self, name: str) -> StreamFigures:
+        """What is known of a stream."""
+        with self._lock:
+            totals = self._streams.get(name, Counter())
+            rate = self._rates().get(f"stream:{name}", 0.0)
+        return StreamFigures(totals["rows"], rate, totals["late"], totals["bad_files"])
+
+    def rates(self) -> dict[str, float]:
+        """Rows per second through each operator, by its id."""
+        with self._lock:
+            return self._rates()
+
+    def _rates(self) -> dict[str, float]:
+        points = list(self._through)
+        if len(points) < 2:
+            return {}
+        seconds = max(points[-1][0] - points[0][0], 1e-3)
+        total: Counter[str] = Counter()
+        for _, rows in points[1:]:
+            total.update(rows)
+        return {node: count / seconds for node, count in total.items()}
+
+    # ---- what its thread does
+
+    def _run(self) -> None:
+        core = self._engine.core
+        while not self._stop.is_set():
+            with core.lock:
+                if core.next_batch == self._seen:
+                    core.committed.wait(_PATIENCE)
+                fresh = [m for m in core.inventory.results if m.batch >= self._seen]
+                flows = dict(core.planning.flows)
+            if fresh and not self._stop.is_set():
+                self._take(fresh, flows)
+                self._on_batch()
+
+    def _take(self, manifests: Sequence[Manifest], flows: Mapping[str, tuple[int, int]]) -> None:
+        summaries = {summary.batch: summary for summary in self._engine.summaries}
+        for manifest in manifests:
+            self._seen = manifest.batch + 1
+            with self._lock:
+                self._note(manifest, summaries.get(manifest.batch), flows)
+            self._count(manifest)
+
+    def _note(self, manifest: Manifest, summary: BatchSummary | None, flows: Mapping[str, tuple[int, int]]) -> None:
+        rows = sum(totals.rows for _, totals in manifest.streams)
+        before = self._batches[-1].at if self._batches else None
+        seconds = (
+            0.0 if summary is None else sum(summary.seconds.get(name, 0.0) for name in ("compile", "run", "commit"))
+        )
+        elapsed = max(manifest.at - before, 1e-3) if before is not None else max(seconds, 1e-3)
+        newest = [totals.max_time for _, totals in manifest.streams if totals.max_time is not None]
+        self._batches.append(
+            BatchFigures(
+                batch=manifest.batch,
+                at=manifest.at,
+                rows=rows,
+                seconds=seconds,
+                phases={} if summary is None else _phases(summary.seconds),
+                rows_per_second=rows / elapsed,
+                latency=manifest.at - max(newest) / 1e6 if newest else None,
+                queries=0 if summary is None else summary.queries,
+            )
+        )
+        self._through.append((manifest.at, rows_through(manifest, flows)))
+        for name, totals in manifest.streams:
+            self._streams.setdefault(name, Counter()).update(
+                rows=totals.rows, late=totals.late, bad_files=len(totals.bad_files)
+            )
+
+    def _count(self, manifest: Manifest) -> None:
+        """Result rows per query; skipped where counting has taken more than its share of the time."""
+        began = time.monotonic()
+        readings, live = self._readings(manifest)
+        skipped = self._busy > _SHARE * (began - self._began) + 1.0
+        counts: Counter[str] = Counter()
+        if not skipped:
+            try:
+                counts = count_rows(manifest, readings)
+            except FileNotFoundError:  # freed meanwhile
+                skipped = True
+            except Exception as error:
+                # Whatever it is, readers of that query will be told; the others' figures go on.
+                _log.warning("rows not counted", extra={"batch": manifest.batch, "error": str(error)})
+                skipped = True
+            self._busy += time.monotonic() - began
+        times = dict(manifest.streams)
+        with self._lock:
+            elapsed = max(self._batches[-1].at - self._batches[-2].at, 1e-3) if len(self._batches) > 1 else 1.0
+            for query, streams in live.items():
+                figures = self._queries.setdefault(query, QueryFigures())
+                newest = [t.max_time for s in streams if (t := times.get(s)) is not None and t.max_time is not None]
+                figures.latency = manifest.at - max(newest) / 1e6 if newest else figures.latency
+                if skipped or query not in readings:
+                    figures.rows = None
+                    continue
+                figures.rows = None if figures.rows is None else figures.rows + counts[query]
+                figures.points.append(Point(manifest.at, counts[query] / elapsed, figures.latency))
+                recent = list(figures.points)[-_RECENT:]
+                figures.rows_per_second = sum(point.rows_per_second for point in recent) / len(recent)
+            self._forget(live)
+
+    def _forget(self, live: Iterable[QueryId]) -> None:
+        """Figures of queries that ended, beyond the latest thousand."""
+        gone = [query for query in self._queries if query not in set(live)]
+        for query in gone[: max(0, len(gone) - 1000)]:
+            del self._queries[query]
+
+    def _readings(self, manifest: Manifest) -> tuple[dict[str, Reading], dict[QueryId, tuple[str, ...]]]:
+        """How to read the queries that were live in a batch, and the streams they are of."""
+        core = self._engine.core
+        with core.lock:
+            data, streams = str(core.directory.path("data")), dict(core.streams)
+            lately = {**self._live, **core.roster.live}  # some may have been dropped since the batch
+            records = {query: core.roster.records[query] for query in lately}
+            self._live = dict(core.roster.live)
+        readings, live = dict[str, Reading](), dict[QueryId, tuple[str, ...]]()
+        for query, each in lately.items():
+            record = records[query]
+            if record.created <= manifest.batch and (record.ended is None or manifest.batch < record.ended):
+                live[query] = tuple(dict.fromkeys(relation.stream for relation in each.query.relations))
+                reading = plan_reading(record, each.query, streams, data=data)
+                if reading.having is None:  # with HAVING, only Spark can say which rows there are
+                    readings[query] = reading
+        return readings, live
+
+
+def _phases(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Phases that add up to the batch: what runs on Spark besides the stages is its own."""
+    run = seconds.get("run", 0.0)
+    stages = {name: spent for name, spent in seconds.items() if name not in ("compile", "run", "commit")}
+    total = sum(stages.values())
+    scale = min(1.0, run / total) if total else 0.0
+    inner = {name: spent * scale for name, spent in stages.items()}
+    spark = {"spark": max(0.0, run - sum(inner.values()))}
+    return {"compile": seconds.get("compile", 0.0), **inner, **spark, "commit": seconds.get("commit", 0.0)}

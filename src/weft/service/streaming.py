@@ -1,0 +1,21 @@
+"""What lives in the event loop: who follows, and how they hear of batches."""
+
+from __future__ import annotations
+
+from weft.service.bell import Bell
+from weft.service.follow import Followers
+from weft.service.service import Service
+from weft.service.ticks import Ticks
+
+
+class Streaming:
+    """All connections that last."""
+
+    def __init__(self, service: Service, bell: Bell) -> None:
+        self._bell = bell
+        self.followers, self.ticks = Followers(service, bell), Ticks(service, bell)
+
+    def stop(self) -> None:
+        """Let all who follow go."""
+        self.followers.stopped = self.ticks.stopped = True
+        self._bell.ring()

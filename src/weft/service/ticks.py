@@ -1,0 +1,47 @@
+"""What the dashboard and `weft top` follow: one event per batch, made once for all who look on with the same eyes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from weft.errors import EngineStopped
+from weft.service.bell import Bell
+from weft.service.follow import event
+from weft.service.service import Service
+from weft.service.tenants import Tenant
+
+_AT_LEAST = 5.0
+"""Seconds from one event to the next, whether there was a batch or not."""
+
+
+class Ticks:
+    """All who follow the engine; lives in one event loop."""
+
+    def __init__(self, service: Service, bell: Bell) -> None:
+        self._service, self._bell = service, bell
+        self._made: dict[str, tuple[int, asyncio.Task[str]]] = {}
+        self.stopped = False
+
+    async def follow(self, tenant: Tenant) -> AsyncIterator[str]:
+        """The events for a tenant, until the service stops."""
+        while not self.stopped:
+            rung = self._bell.rung
+            yield await self._tick(tenant, rung)
+            if not await self._bell.wait(rung, _AT_LEAST):
+                self._made.pop(tenant.name, None)  # states may have changed without a batch
+
+    async def _tick(self, tenant: Tenant, rung: int) -> str:
+        made = self._made.get(tenant.name)
+        if made is None or made[0] != rung:
+            made = rung, asyncio.create_task(asyncio.to_thread(self._make, tenant))
+            self._made[tenant.name] = made
+        return await asyncio.shield(made[1])
+
+    def _make(self, tenant: Tenant) -> str:
+        service = self._service
+        state, error = service.state
+        try:
+            return event("tick", service.views(tenant).tick(state, error, service.queries(tenant)))
+        except EngineStopped:
+            return event("tick", {"status": None, "state": state, "error": error})

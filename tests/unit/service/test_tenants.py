@@ -1,0 +1,55 @@
+"""Who asks, and what they see."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.errors import Forbidden, InvalidSetting, Unauthorized
+from weft.service.tenants import EVERYBODY, Tenant, Tenants, require_admin
+
+ADS, OPS = Tenant("ads", admin=False), Tenant("ops", admin=True)
+TENANTS = Tenants({"ads": "token-of-ads", "ops": "token-of-ops"}, [ADS, OPS])
+
+
+def test_a_token_says_who_it_is() -> None:
+    assert TENANTS.authenticate("Bearer token-of-ads") is ADS
+    assert TENANTS.authenticate("bearer  token-of-ops ") is OPS
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer ", "Bearer token", "Basic token-of-ads", "token-of-ads"])
+def test_everything_else_is_refused(header: str | None) -> None:
+    with pytest.raises(Unauthorized):
+        TENANTS.authenticate(header)
+
+
+def test_without_tenants_everybody_may_do_everything() -> None:
+    assert Tenants({}, []).authenticate(None) is EVERYBODY
+    assert EVERYBODY.sees("anything")
+    assert EVERYBODY.full("name") == "name"
+
+
+def test_two_tenants_cannot_have_one_token() -> None:
+    with pytest.raises(InvalidSetting):
+        Tenants({"ads": "the-same", "ops": "the-same"}, [ADS, OPS])
+
+
+def test_a_tenant_sees_its_own_queries_under_their_own_names() -> None:
+    assert ADS.full("x") == "ads.x"
+    assert ADS.sees("ads.x")
+    assert ADS.local("ads.x") == "x"
+    assert not ADS.sees("adsx")
+    assert not ADS.sees("ops.x")
+    assert OPS.sees("ads.x")
+    assert OPS.local("ads.x") == "ads.x"
+
+
+def test_queries_say_whose_they_are() -> None:
+    assert TENANTS.owner("ads.x") == "ads"
+    assert TENANTS.owner("x") == ""
+    assert TENANTS.owner("unknown.x") == ""
+
+
+def test_some_things_are_for_administrators() -> None:
+    require_admin(OPS, "do this")
+    with pytest.raises(Forbidden, match="only administrators may do this"):
+        require_admin(ADS, "do this")
