@@ -8,7 +8,7 @@ from typing import assert_never
 
 from weft.bench.drive.findings import Findings
 from weft.bench.drive.latency import Arrivals
-from weft.bench.drive.phases import churn, drain, measure, open_queries, saturate
+from weft.bench.drive.phases import Throughput, churn, drain, measure, open_queries, saturate
 from weft.bench.drive.plan import CellPlan, Churned, Phase, Progress, Quiet, Saturated, Searched, Steady
 from weft.bench.drive.search import Found, NotFound, Range, Trial, Try, next_step
 from weft.bench.drive.session import CellFailed, Session
@@ -73,12 +73,23 @@ def _run_phase(session: Session, phase: Phase, findings: Findings) -> None:
 
 def _saturated(session: Session, phase: Saturated, findings: Findings) -> None:
     session.phase = "saturate"
-    with churn(session, findings.churn.extend, on=phase.churning):
+    # A system that is given all it can take has the longest batches: how soon queries are live is measured at one rate.
+    with churn(session, lambda _: None, on=phase.churning):
         found = saturate(session, phase.seconds, session.plan.guess)
         findings.slowest, findings.overall, findings.passes = found.slowest, found.overall, found.passes
         findings.note(found.note)
+        if phase.churning:
+            findings.note(
+                f"{_mean_live(session, found):.0f} queries were live on average while the queue was never empty"
+            )
         if not findings.measured:
             findings.measured = (found.begin - session.began, found.end - session.began)
+
+
+def _mean_live(session: Session, found: Throughput) -> float:
+    begin, end = found.begin - session.began, found.end - session.began
+    live = [sample.queries for sample in session.samples if begin <= sample.at <= end]
+    return sum(live) / max(len(live), 1)
 
 
 def _searched(session: Session, phase: Searched, findings: Findings) -> None:

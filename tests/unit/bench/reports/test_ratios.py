@@ -172,3 +172,8 @@ def test_the_faster_limit_counts() -> None:
     assert goal(with_cells(ours, slow), "one-pass limit").verdict is Verdict.MET
     assert goal(with_cells(ours, slow, fast), "one-pass limit").measured == "0.25 of it"
     assert goal(with_cells(ours, slow, fast), "one-pass limit").verdict is Verdict.MISSED
+
+
+def test_where_queries_come_and_go_throughputs_are_not_compared() -> None:
+    found = replace(with_cells(cell("weft", 20, 1.0), cell("flink", 20, 1.0)), experiment="sc2")
+    assert [each.what.split(" at most")[0] for each in goals(found)] == ["deployment latency p99"]
