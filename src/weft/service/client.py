@@ -263,7 +263,7 @@ def _classes() -> dict[str, type[WeftError]]:
     todo: list[type[WeftError]] = [WeftError]
     while todo:
         kind = todo.pop()
-        found[kind.code] = kind
+        found.setdefault(kind.code, kind)  # a class below it that has no code of its own is for inside
         todo += kind.__subclasses__()
     return found
 

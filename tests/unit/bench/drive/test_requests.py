@@ -192,7 +192,11 @@ def test_what_came_in_waves_is_shown_and_all_refusals_are_counted() -> None:
     findings.note("a note")
     cell = findings.to_cell("fake", 2)
     assert cell.deployment is not None
-    assert (cell.deployment.most, cell.refused, cell.note) == (0.5, 2, "a note")
+    assert (cell.deployment.most, cell.refused, cell.note) == (
+        0.5,
+        2,
+        "a note; 2 requests did not take effect, such as: refused",
+    )
 
 
 def test_processor_time_is_that_of_the_measured_part() -> None:
