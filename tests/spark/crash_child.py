@@ -5,6 +5,9 @@ Run it again and it goes on: it asks for what is not there yet. What it prints i
 
 from __future__ import annotations
 
+import faulthandler
+import json
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -57,8 +60,27 @@ WISHES = (
 )
 
 
-def run(root: Path, batches: int) -> None:
-    """Work until `batches` are committed."""
+def files_read(root: Path) -> list[dict[str, int]]:
+    """For each batch and stream the newest file that was read by then, from Spark's log of offsets.
+
+    A batch has one file of each stream, but not always: Spark notes a file for a source before it notes the batch, and
+    if it is killed in between, the next batch has that file and one more.
+    """
+    found = []
+    while (path := root / "state" / "spark" / "offsets" / str(len(found))).exists():
+        lines = (line.partition(":") for line in path.read_text().splitlines() if line.startswith("weft_"))
+        found.append(
+            {
+                name.removeprefix("weft_"): -1 if offset == "-" else json.loads(offset)["logOffset"]
+                for name, _, offset in lines
+            }
+        )
+    return found
+
+
+def run(root: Path, files: int) -> None:
+    """Work until `files` of each stream are read and what was read is committed."""
+    faulthandler.register(signal.SIGUSR1)  # the test asks for stacks when nothing happens any more
     spark = local_session()
     say("java", spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
     engine = weft.Engine(path=root / "state", partitions=2, spark=spark)
@@ -69,7 +91,7 @@ def run(root: Path, batches: int) -> None:
     grant(engine, root)
     engine.start("0 seconds")
     seen = -1
-    while engine.core.next_batch < batches:
+    while not is_done(root, files, engine.core.next_batch):
         if engine.wait(0):
             raise SystemExit("the engine ended by itself")
         if engine.core.next_batch != seen:
@@ -80,6 +102,12 @@ def run(root: Path, batches: int) -> None:
     engine.stop()
     spark.stop()
     say("done")
+
+
+def is_done(root: Path, files: int, batches: int) -> bool:
+    """Whether so many batches have read all there is."""
+    read = files_read(root)
+    return len(read) == batches > 0 and min(read[-1].values()) == files - 1
 
 
 def grant(engine: weft.Engine, root: Path) -> None:

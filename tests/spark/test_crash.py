@@ -16,40 +16,41 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
 
 import weft
-from tests.spark.crash_child import WISHES
+from tests.spark.crash_child import WISHES, files_read
 from tests.spark.support import Place, at, is_multiset, put, rows, within
 from weft.plan.changelog import QueryRecord
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-BATCHES = 20
+FILES = 20
 KILLS = 10
 KINDS = ("driver", "driver and Java", "driver while Java is frozen", "Java")
 
 
 def _files(root: Path, random: Random) -> dict[str, pa.Table]:
-    """One file per stream and batch: a second of rows, somewhat out of order; with the batch it will be in."""
+    """Files of each stream, one for a batch: a second of rows, somewhat out of order; with the number of the file."""
     tables: dict[str, list[pa.Table]] = {"a": [], "b": []}
-    for batch in range(BATCHES):
+    for number in range(FILES):
         for name, parts in tables.items():
             count = random.randrange(20, 60)
             table = pa.table(
                 {
                     "ts": pa.array(
-                        [at(batch + random.uniform(-0.9, 1)) for _ in range(count)], pa.timestamp("us", "UTC")
+                        [at(number + random.uniform(-0.9, 1)) for _ in range(count)], pa.timestamp("us", "UTC")
                     ),
                     "k": [random.choice((None, *range(8))) for _ in range(count)],
                     "v": [random.randrange(1000) for _ in range(count)],
                     "name": [f"n{random.randrange(20)}" for _ in range(count)],
                 }
             )
-            put(root / name, table, f"{batch:04d}.parquet")
-            parts.append(table.append_column("batch", pa.array([batch] * count)))
+            put(root / name, table, f"{number:04d}.parquet")
+            parts.append(table.append_column("file", pa.array([number] * count)))
     return {name: pa.concat_tables(parts) for name, parts in tables.items()}
 
 
@@ -67,7 +68,7 @@ class Child:
         """Start it; what it writes to stderr is kept for the report of a failure."""
         with open(self.root / "stderr.log", "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.crash_child", str(self.root), str(BATCHES)],
+                [sys.executable, "-m", "tests.spark.crash_child", str(self.root), str(FILES)],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": "src", "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
                 stdout=subprocess.PIPE,
@@ -123,14 +124,24 @@ class Child:
         try:
             code: int = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it did not end\n{self.log()}") from None
+            raise AssertionError(f"it did not end\n{self.stacks()}") from None
         assert self._reader is not None
         self._reader.join(1)  # a frozen Java process holds the other end of the pipe
         return code
 
+    def stacks(self) -> str:
+        """What it said last and what its threads do, of Python and of Java; it does not survive being asked."""
+        self.process.send_signal(signal.SIGUSR1)
+        with suppress(ProcessLookupError):
+            os.kill(self.java, signal.SIGQUIT)
+        time.sleep(5)
+        self.process.kill()
+        said = "\n".join(" ".join(line) for line in self.said[-1500:])
+        return f"{said}\n{self.log()}"
+
     def log(self) -> str:
         """The end of what was written to stderr."""
-        return (self.root / "stderr.log").read_text(errors="replace")[-3000:]
+        return (self.root / "stderr.log").read_text(errors="replace")[-20_000:]
 
 
 def test_killed_again_and_again(place: Place) -> None:
@@ -183,8 +194,10 @@ def _is_there(process: int) -> bool:
 
 def _check_all(place: Place, tables: dict[str, pa.Table]) -> None:
     with duckdb.connect(config={"threads": 1}) as database:
+        read = files_read(place.root)
         for name, table in tables.items():
-            database.register(name, table)
+            batches = [next(b for b, newest in enumerate(read) if newest[name] >= n) for n in range(FILES)]
+            database.register(name, table.append_column("batch", pc.take(pa.array(batches), table["file"])))
         engine = place.engine(partitions=3)
         for wish in WISHES:
             query = engine.query(wish.name)

@@ -102,12 +102,9 @@ class Engine:
         if isinstance(stream.source, FrameSource):
             self._running.frames[name] = source
         if self.core.streams.get(name) != stream:
-            if restart := self._running.active:
-                self._running.halt()
-            self.core.add_stream(stream)
+            with self._running.paused():
+                self.core.add_stream(stream)
             _log.info("stream declared", extra={"stream": name})
-            if restart:
-                self._running.resume()
         return stream
 
     def streams(self) -> tuple[Stream, ...]:

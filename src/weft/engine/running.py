@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -22,13 +26,16 @@ class Running:
     def __init__(self, core: Core, loop: Loop, batches: Batches) -> None:
         self._core, self._loop, self._batches = core, loop, batches
         self._trigger = ""
+        self._settled = threading.Event()
+        """Not set in a pause."""
+        self._settled.set()
         self.frames: dict[str, Any] = {}
         """Streaming DataFrames, by the stream they are."""
 
     @property
     def active(self) -> bool:
-        """Whether batches are run in the background."""
-        return self._loop.running
+        """Whether batches are run in the background, or will be after a pause."""
+        return not self._settled.is_set() or self._loop.running
 
     def start(self, trigger: str) -> None:
         """Run batches in the background: every `trigger`, or "available-now" until all that is there is done."""
@@ -38,12 +45,27 @@ class Running:
             interval = parse_duration(trigger)
             trigger = f"{interval // timedelta(milliseconds=1)} milliseconds"
         self._trigger, self._batches.error = trigger, None
-        self.resume()
+        self._resume()
 
-    def resume(self) -> None:
-        """Go on as before `halt`."""
+    def _resume(self) -> None:
         self._batches.finishing = False
         self._loop.start(self._core.streams, self.frames, self._trigger)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No batch runs in the block; they go on after it, whatever happens in it, if they were run before."""
+        if not self._loop.running:
+            yield
+            return
+        self._settled.clear()  # whoever looks whether batches are run must not think that they have failed
+        try:
+            self.halt()
+            try:
+                yield
+            finally:
+                self._resume()
+        finally:
+            self._settled.set()
 
     def halt(self) -> None:
         """Run no more batches; one that runs is finished first."""
@@ -68,12 +90,20 @@ class Running:
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until the batches end by themselves, or by a failure, which is raised; False on timeout."""
-        try:
-            return self._loop.wait(timeout)
-        except Exception as error:
-            if self._batches.finishing:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            failure: Exception | None = None
+            try:
+                if not self._settled.wait(left) or not self._loop.wait(left):
+                    return False
+            except Exception as error:
+                failure = error
+            if self.active:
+                continue  # it was a pause
+            if failure is None or self._batches.finishing:
                 return True
-            raise self._told(error) from error
+            raise self._told(failure) from failure
 
     def _told(self, error: Exception) -> WeftError:
         """What the batch said itself, or what Spark's words mean."""

@@ -204,39 +204,32 @@ def _close_session_pairs(
 ) -> Iterator[Cells]:
     """Sessions of a join key go over the rows of both sides; those that end are multiplied side by side."""
     assert limits.upto is not None
-    if not all(parts):
-        _note_unpaired([part for side in parts for part in side], each, limits, closed)
+    filled = [number for number, side in enumerate(parts) if side]
+    if not filled:
         return
-    sides = [concat([cells for _, cells in side]) for side in parts]
+    sides = [concat([cells for _, cells in parts[number]]) for number in filled]
     still_open = [np.zeros(len(side), np.bool_) for side in sides]
-    keys = _join_keys(sides[0], next(iter(each.pairs.values())), 0)
-    *links, _ = link_groups(sides[0], sides[1], keys)
+    keys = _join_keys(sides[0], next(iter(each.pairs.values())), filled[0])
+    *links, _ = link_groups(sides[0], sides[-1], keys)
     for query in each.sessions:
         mine = [np.flatnonzero(column_of(cells.sets, query.slot)[cells.classes]) for cells in sides]
         sessions = join_sessions(
-            [links[n][sides[n].group[rows]] for n, rows in enumerate(mine)],
-            [sides[n].slices[rows] for n, rows in enumerate(mine)],
-            [sides[n].lanes[LAST][rows] for n, rows in enumerate(mine)],
+            [links[n][cells.group[rows]] for n, (cells, rows) in enumerate(zip(sides, mine, strict=True))],
+            [cells.slices[rows] for cells, rows in zip(sides, mine, strict=True)],
+            [cells.lanes[LAST][rows] for cells, rows in zip(sides, mine, strict=True)],
             query.gap,
         )
         over, ended = ended_sessions(sessions.ends, query.gap, after=limits.after, upto=limits.upto)
         for flags, rows, session in zip(still_open, mine, sessions.numbers, strict=True):
             flags[rows[~over[session]]] = True
+        if len(sides) < 2:  # nothing joins, but a session that goes on may still meet rows of the other side
+            continue
         pair = [_session_side(sides[n], mine[n], sessions.numbers[n], ended) for n in (0, 1)]
         made = pair_cells(pair[0], pair[1], each.pairs[query.slot], Windows(sessions.begins, sessions.ends))
         if made is not None:
             yield replace(made, sets=one_bit_sets((query.slot,), sides[0].sets.shape[1]))
-    for side, flags in zip(parts, still_open, strict=True):
-        _note_open(side, flags, closed)
-
-
-def _note_unpaired(parts: Sequence[tuple[Bucket, Cells]], each: AggregateClose, limits: Limits, closed: Closed) -> None:
-    """With rows on one side only nothing joins, but what is young may still meet rows of the other side."""
-    assert limits.upto is not None
-    longest = max(query.gap for query in each.sessions)
-    for bucket, cells in parts:
-        if (cells.lanes[LAST] + longest > limits.upto).any():
-            closed.open.add(bucket.path)
+    for number, flags in zip(filled, still_open, strict=True):
+        _note_open(parts[number], flags, closed)
 
 
 def _session_side(cells: Cells, rows: Longs, session: Longs, ended: Flags) -> Side:
