@@ -45,6 +45,12 @@ class Page:
         """All elements of a selector that are there now."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
+    def texts(self, selector: str) -> list[str]:
+        """What is written in all elements of a selector, at one moment."""
+        script = "return [...document.querySelectorAll(arguments[0])].map((each) => each.innerText.trim());"
+        found: list[str] = self.driver.execute_script(script, selector)
+        return found
+
     def one(self, selector: str, text: str = "") -> WebElement:
         """The first element with this text in it that can be seen."""
 
@@ -62,8 +68,8 @@ class Page:
         self.wait(lambda: not seen(), f"no {selector} with “{text}”")
 
     def click(self, selector: str, text: str = "") -> None:
-        """Click on it."""
-        self.one(selector, text).click()
+        """Click on it, as it is then."""
+        self.wait(lambda: self.one(selector, text).click() or True, f"a click on {selector} with “{text}”")
 
     def type(self, selector: str, text: str) -> None:
         """Replace what is in a field."""

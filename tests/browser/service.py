@@ -95,10 +95,14 @@ class Service:
         if missing:
             self.ask("POST", "/v1/queries/many", {"queries": missing})
         wait_for(lambda: sorted(self._live()) == sorted(queries), "the queries to be live, and no others")
+        wait_for(lambda: sorted(self._planned()) == sorted(queries), "the plan to be theirs")
 
     def _live(self) -> Sequence[str]:
         queries = self.ask("GET", "/v1/queries")["queries"]
         return [query["name"] if query["state"] == "live" else "" for query in queries]
+
+    def _planned(self) -> Sequence[str]:
+        return [node["title"] for node in self.ask("GET", "/v1/plan")["nodes"] if node["kind"] == "query"]
 
 
 def wait_for(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:

@@ -46,7 +46,7 @@ def test_its_text_columns_plots_and_sharing_are_shown(page: Page, service: Servi
     page.one("pre.sql", "p.price > 20")
     page.one("section .columns", "length")
     page.wait(lambda: len(page.all(".plot path.line[d^=M]")) == 2, "two plots")
-    page.one("td", "near_40, near_60, near_80")
+    page.one("table.cards td", "near_40, near_60, near_80")
     page.click("summary", "Plan as text")
     page.one("details pre", "shared with near_40")
 

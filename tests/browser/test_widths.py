@@ -42,9 +42,13 @@ def test_every_control_has_a_name(page: Page, service: Service) -> None:
     for route, shown in ROUTES.values():
         page.open(route)
         page.wait(lambda shown=shown: page.all(shown), shown)
-        nameless = [
-            element.get_attribute("outerHTML")
-            for element in page.all("button, a[href], input, select, textarea, [tabindex='0']")
-            if element.is_displayed() and not element.accessible_name and element.tag_name != "pre"
-        ]
+        nameless = page.wait(lambda: [_nameless(page)], "elements that stay")[0]
         assert nameless == []
+
+
+def _nameless(page: Page) -> list[str | None]:
+    return [
+        element.get_attribute("outerHTML")
+        for element in page.all("button, a[href], input, select, textarea, [tabindex='0']")
+        if element.is_displayed() and not element.accessible_name and element.tag_name != "pre"
+    ]

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.service.conftest import Client, Service, wait_for
+from tests.service.conftest import Client, Service, events, wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -21,6 +21,22 @@ def test_a_query_that_fails_is_set_aside_with_its_error(service: Service, client
     failed = wait_for(lambda: (found := client.get("/v1/queries/divides"))["state"] == "failed" and found)
     assert "zero" in failed["error"].lower()
     assert client.rows("goes-on", 3) == [[0], [5], [6]]
+
+
+def test_a_query_whose_select_list_fails_is_set_aside_when_it_is_read(service: Service, client: Client) -> None:
+    client.create("SELECT 10 / v AS x FROM a WHERE k = 221", "projects")
+    client.create("SELECT v FROM a WHERE k = 221", "beside")
+    service.put("a", (221, 5))
+    assert client.rows("projects", 1) == [[2.0]]
+    service.put("a", (221, 0))
+    assert client.rows("beside", 2) == [[0], [5]]
+    assert client.get("/v1/queries/projects/results", expect=400)["code"] == "query_failed"
+    failed = wait_for(lambda: (found := client.get("/v1/queries/projects"))["state"] == "failed" and found)
+    assert "DIVIDE_BY_ZERO" in failed["error"]
+    assert client.rows("projects", 1) == [[2.0]]
+    with client.http.stream("GET", "/v1/queries/projects/follow") as response:
+        *_, (kind, _, data) = events(response)
+    assert (kind, data["state"]) == ("end", "failed")
 
 
 def test_a_broken_sink_is_alone_with_it(service: Service, client: Client) -> None:

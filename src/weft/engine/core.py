@@ -19,7 +19,7 @@ from weft.engine.reports import ended_windows, gather
 from weft.engine.roster import Request, Roster
 from weft.errors import StateCorrupt
 from weft.optimize.multiway import Planner, plan_probes
-from weft.plan.changelog import Change, QueryId
+from weft.plan.changelog import Change, Failure, QueryId
 from weft.plan.query import BoundQuery
 from weft.plan.shared import SharedPlan
 from weft.plan.stream import Stream
@@ -62,13 +62,24 @@ class Core:
         """
         with self.lock:
             request = self.roster.request(create, drop)
-            if self.running is None:
-                try:
-                    self._apply_pending()
-                except BaseException:
-                    self.roster.cancel(request)
-                    raise
+            self._take_up(request)
             return request
+
+    def set_aside(self, query: QueryId, batch: int, error: str) -> None:
+        """End a query whose own expression failed on a row of `batch`; what it had before stays readable."""
+        with self.lock:
+            request = self.roster.request_end(Failure(query, batch, error))
+            if request is not None:
+                self._take_up(request)
+
+    def _take_up(self, request: Request) -> None:
+        """Put a request into effect, unless a batch is running."""
+        if self.running is None:
+            try:
+                self._apply_pending()
+            except BaseException:
+                self.roster.cancel(request)
+                raise
 
     def add_stream(self, stream: Stream) -> None:
         """Declare a stream; it is in the plan from the next batch on."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from weft.engine.roster import Request
     from weft.engine.sinks import Sink
 
+_log = logging.getLogger("weft")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -113,10 +116,32 @@ class Query:
         return True
 
     def tables(self, first: int, last: int) -> Iterator[Any]:
-        """Arrow tables of the rows committed by batches first … last − 1."""
+        """Arrow tables of the rows committed by batches first … last − 1.
+
+        A SELECT list is computed when rows are read: if it fails on one, the query ends before that row's batch.
+        """
+        try:
+            yield from self._tables(first, last)
+        except QueryFailed as error:
+            self._set_aside(first, last, error)
+            raise
+
+    def _tables(self, first: int, last: int) -> Iterator[Any]:
         reading, chunks = self.read(first, last)
         outputs = self._core.roster.bound_query(self.id).outputs if self._record is not None else ()
         yield from project(self._engine.spark, reading, chunks, outputs) if chunks else ()
+
+    def _set_aside(self, first: int, last: int, error: QueryFailed) -> None:
+        """Find the batch that cannot be read, and end the query before it."""
+        for batch in range(first, last - 1):
+            try:
+                deque(self._tables(batch, batch + 1), maxlen=0)
+            except QueryFailed:
+                break
+        else:
+            batch = last - 1
+        _log.warning("query failed", extra={"query": self.name, "batch": batch, "error": error.detail})
+        self._core.set_aside(self.id, batch, error.detail or error.message)
 
     def read(self, first: int, last: int | None = None) -> tuple[Reading, Sequence[Chunk]]:
         """How to read this query's rows, and where they are, for batches first … last − 1."""

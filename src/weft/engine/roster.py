@@ -10,7 +10,17 @@ from typing import Any
 
 from weft.errors import DuplicateQuery, UnknownQuery
 from weft.optimize.weave import choose_route, routes_of
-from weft.plan.changelog import NO_SLOTS, Change, LiveQuery, QueryId, QueryRecord, Slots, free_slots, slots_of
+from weft.plan.changelog import (
+    NO_SLOTS,
+    Change,
+    Failure,
+    LiveQuery,
+    QueryId,
+    QueryRecord,
+    Slots,
+    free_slots,
+    slots_of,
+)
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
 from weft.sql import bind
@@ -25,6 +35,7 @@ class Request:
     dropped: tuple[QueryId, ...]
     asked: float
     done: threading.Event
+    failed: tuple[Failure, ...] = ()
     latency: float | None = None
 
 
@@ -94,6 +105,14 @@ class Roster:
         self.pending.append(request)
         return request
 
+    def request_end(self, failure: Failure) -> Request | None:
+        """Ask for the end of a query that failed when it was read; None if it has ended, or is about to."""
+        if failure.query not in self.live or self.names.get(self.name_of(failure.query)) != failure.query:
+            return None
+        request = self.request([], [failure.query])
+        request.failed = (failure,)
+        return request
+
     def cancel(self, request: Request) -> None:
         """Undo a request that could not be made durable: it was never acknowledged."""
         self.pending.remove(request)
@@ -135,7 +154,9 @@ class Roster:
             )
             routes |= routes_of([LiveQuery(record, bound)])
             records.append(record)
-        return Change(batch, tuple(records), tuple(query for query in self.live if query in dropped))
+        leaving = tuple(query for query in self.live if query in dropped)
+        failed = tuple(failure for request in self.pending for failure in request.failed)
+        return Change(batch, tuple(records), leaving, failed)
 
     def acknowledge(self) -> None:
         """The waiting requests are in effect."""
@@ -150,8 +171,10 @@ class Roster:
     def fold(self, change: Change) -> Slots:
         """Put a change into effect; returns the slots that changed their meaning."""
         changed = NO_SLOTS
+        failed = {failure.query: failure for failure in change.failed}
         for query in change.dropped:
-            changed = Slots(changed | self.end(query, change.batch, ""))
+            failure = failed.get(query, Failure(query, change.batch, ""))
+            changed = Slots(changed | self.end(query, failure.batch, failure.error))
         for record in change.created:
             self.records[record.id] = record
             self.names[record.name] = record.id

@@ -51,12 +51,23 @@ class LiveQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """A query that ends before `batch`, since its own expression failed on a row of it."""
+
+    query: QueryId
+    batch: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One atomic entry of a changelog: queries created and dropped together."""
 
     batch: int
     created: tuple[QueryRecord, ...]
     dropped: tuple[QueryId, ...]
+    failed: tuple[Failure, ...] = ()
+    """Of those dropped, the ones whose rows could not be read."""
 
 
 def slots_of(slots: Iterable[int]) -> Slots:

@@ -6,16 +6,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+    ParseException,
+    PythonException,
+    SparkRuntimeException,
+)
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from weft.errors import TypeMismatch
+from weft.errors import QueryFailed, TypeMismatch
 from weft.plan.expression import quote
 from weft.plan.query import Output
 from weft.runtime.read import Chunk, Reading, read_chunk
 from weft.runtime.session import streaming_settings
+
+_EXPRESSION_FAILED = (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+    SparkRuntimeException,
+)
+"""What Spark raises when an expression fails on a row."""
 
 
 def results_frame(
@@ -60,9 +78,25 @@ def project(
                 arrays = [table.column(output.source or "") for output in outputs]
                 yield pa.Table.from_arrays(arrays, names=[output.name for output in outputs])
     elif chunks:
-        table = results_frame(spark, reading, chunks, outputs).toArrow()
+        table = _collected(results_frame(spark, reading, chunks, outputs))
         if table.num_rows:
             yield table
+
+
+def _collected(frame: DataFrame) -> pa.Table:
+    try:
+        return frame.toArrow()
+    except _EXPRESSION_FAILED as error:
+        raise QueryFailed(
+            "an expression of its SELECT list fails on a row",
+            detail=str(error).splitlines()[0],
+            hint="Guard it: NULLIF, CASE, TRY_CAST.",
+        ) from error
+    except PythonException as error:
+        if QueryFailed.__name__ not in str(error):
+            raise
+        lines = [line.strip() for line in str(error).splitlines() if QueryFailed.__name__ in line]
+        raise QueryFailed("its rows cannot be read", detail=lines[-1].partition(": ")[2]) from error
 
 
 def to_rows(table: pa.Table) -> Iterator[Row]:

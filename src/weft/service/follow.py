@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from weft.engine import Query
-from weft.errors import ResultsGone
+from weft.errors import QueryFailed, ResultsGone
 from weft.service.bell import Bell
 from weft.service.quotas import throttled
 from weft.service.rows import Cursor, Rows, batches_with_rows
@@ -62,6 +62,9 @@ class Followers:
                     yield event("gap", {"message": gone.message})
                     cursor = Cursor(max(cursor.batch + 1, self._oldest()))
                     continue
+                except QueryFailed as failure:
+                    yield event("end", {"state": "failed", "error": failure.detail or failure.message})
+                    return
                 cursor = max(cursor, Cursor(following))
                 if state in _ENDED:
                     yield event("end", {"state": state, "error": query.error})

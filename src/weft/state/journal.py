@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from weft.plan.changelog import Change, QueryId, QueryRecord, Slots
+from weft.plan.changelog import Change, Failure, QueryId, QueryRecord, Slots
 from weft.plan.key import StoreId
 from weft.state.bucket import Bucket
 from weft.state.directory import Directory, disk_errors, number_name
@@ -122,7 +122,11 @@ class Journal:
 
     def write_change(self, change: Change) -> None:
         """Append one atomic entry to the changelog of its batch."""
-        value = {"created": [record_to_json(record) for record in change.created], "dropped": change.dropped}
+        value = {
+            "created": [record_to_json(record) for record in change.created],
+            "dropped": change.dropped,
+            "failed": [asdict(failure) for failure in change.failed],
+        }
         self._directory.append_json(value, "changelog", number_name(change.batch, ".jsonl"))
 
     def changes(self, *, after: int) -> Iterator[Change]:
@@ -131,7 +135,9 @@ class Journal:
             if batch > after:
                 for value in self._directory.read_json_lines("changelog", path.name):
                     created = tuple(record_from_json(record) for record in value["created"])
-                    yield Change(batch, created, tuple(QueryId(query) for query in value["dropped"]))
+                    dropped = tuple(QueryId(query) for query in value["dropped"])
+                    failed = (Failure(**{**each, "query": QueryId(each["query"])}) for each in value.get("failed", ()))
+                    yield Change(batch, created, dropped, tuple(failed))
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Commit a batch: from here on its files exist."""

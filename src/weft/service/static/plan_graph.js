@@ -36,7 +36,8 @@ export class PlanGraph {
     this.element.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
   }
 
-  /** Draw a plan; focus and what is pinned stay on the boxes they are on, if these are still there. */
+  /** Draw a plan; focus and what is pinned stay on the boxes they are on. Where a box is gone, the focus stays in the
+   *  graph: who uses the keyboard must not begin at the top of the page again. */
   show(plan) {
     const focused = document.activeElement?.dataset?.box;
     const pinned = this.pinned?.id;
@@ -52,8 +53,9 @@ export class PlanGraph {
     this.update();
     this.pinned = this.boxes.get(pinned) ?? null;
     this.pinned?.button.classList.add("pinned");
-    this.#stop(this.boxes.get(focused) ?? this.pinned ?? this.layout.columns[0]?.[0]);
-    if (this.boxes.has(focused)) this.boxes.get(focused).button.focus({ preventScroll: true });
+    const stop = this.boxes.get(focused) ?? this.pinned ?? this.layout.columns[0]?.[0];
+    this.#stop(stop);
+    if (focused && stop) stop.button.focus({ preventScroll: true });
     else this.#light(null);
   }
 
