@@ -39,7 +39,14 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     options = ChromeOptions()
     options.binary_location = CHROMIUM
     profile = tmp_path_factory.mktemp("chromium")
-    for argument in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", f"user-data-dir={profile}"):
+    for argument in (
+        "headless=new",
+        "no-sandbox",
+        "disable-dev-shm-usage",
+        "disable-gpu",
+        "hide-scrollbars",
+        f"user-data-dir={profile}",
+    ):
         options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     running = Chrome(options=options, service=ChromeService(DRIVER))

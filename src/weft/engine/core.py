@@ -28,9 +28,7 @@ from weft.runtime.task import BatchTask, Program
 from weft.state.directory import Directory
 from weft.state.journal import Journal, Manifest
 
-TICK = 1
 CHECKPOINT_EVERY = 50
-_TRIMMED = "trimmed.json"
 
 
 class Core:
@@ -61,9 +59,7 @@ class Core:
         Between batches the request takes effect at once; during a batch it waits for the boundary.
         """
         with self.lock:
-            request = self.roster.request(create, drop)
-            self._take_up(request)
-            return request
+            return self._take_up(self.roster.request(create, drop))
 
     def set_aside(self, query: QueryId, batch: int, error: str) -> None:
         """End a query whose own expression failed on a row of `batch`; what it had before stays readable."""
@@ -72,14 +68,15 @@ class Core:
             if request is not None:
                 self._take_up(request)
 
-    def _take_up(self, request: Request) -> None:
-        """Put a request into effect, unless a batch is running."""
+    def _take_up(self, request: Request) -> Request:
+        """Put it into effect, unless a batch is running."""
         if self.running is None:
             try:
                 self._apply_pending()
             except BaseException:
                 self.roster.cancel(request)
                 raise
+        return request
 
     def add_stream(self, stream: Stream) -> None:
         """Declare a stream; it is in the plan from the next batch on."""
@@ -91,14 +88,10 @@ class Core:
     def _apply_pending(self) -> None:
         """Make all waiting requests one durable changelog entry for the next batch."""
         if self.roster.pending:
-            change = self.roster.change(self.next_batch, self._start_of)
+            change = self.roster.change(self.next_batch, self.max_times)
             self._journal.write_change(change)
             self._fold_change(change)
             self.roster.acknowledge()
-
-    def _start_of(self, query: BoundQuery) -> int | None:
-        seen = [self.max_times[r.stream] for r in query.relations if r.stream in self.max_times]
-        return max(seen) + TICK if seen else None
 
     def _fold_change(self, change: Change) -> None:
         self.inventory.forget_meaning(self.roster.fold(change))
@@ -197,11 +190,7 @@ class Core:
     def trim_results(self, before: int) -> None:
         """Forget the results of batches older than `before`."""
         with self.lock:
-            results = self.inventory.results
-            if results and results[0].batch < before:
-                # Said before it is done: after a restart nobody may look for files that are gone.
-                self.directory.write_json({"before": before}, _TRIMMED)
-                self.inventory.trim(before)
+            self.inventory.trim(before)
 
     # ---- recovery
 
@@ -237,8 +226,7 @@ class Core:
             self._fold_manifest(manifest)
         for change in changes:
             self._fold_change(change)
-        if trimmed := self.directory.read_json(_TRIMMED):
-            self.inventory.trim(trimmed["before"])
+        self.inventory.trim_again()
         # What was garbage before the restart is garbage still, and its files are gone: forget it first.
         self._collect()
         self.inventory.forget_incomplete()

@@ -20,6 +20,8 @@ from weft.state.reach import Horizons, horizons, is_reachable
 
 Live = Mapping[QueryId, LiveQuery]
 
+_TRIMMED = "trimmed.json"
+
 
 class Inventory:
     """Files and their meaning; a file goes when neither a live query nor a retained result can reach it."""
@@ -113,6 +115,17 @@ class Inventory:
 
     def trim(self, before: int) -> None:
         """Forget the results of batches older than `before` and free what only they needed."""
+        if self.results and self.results[0].batch < before:
+            # Said before it is done: after a restart nobody may look for files that are gone.
+            self._directory.write_json({"before": before}, _TRIMMED)
+            self._forget_results(before)
+
+    def trim_again(self) -> None:
+        """After a restart: what was trimmed before."""
+        if trimmed := self._directory.read_json(_TRIMMED):
+            self._forget_results(trimmed["before"])
+
+    def _forget_results(self, before: int) -> None:
         old = [manifest for manifest in self.results if manifest.batch < before]
         self.results = self.results[len(old) :]
         for manifest in old:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,9 @@ from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
 from weft.sql import bind
 from weft.state.journal import record_from_json, record_to_json
+
+TICK = 1
+"""The least distance of event times, in microseconds."""
 
 
 @dataclass(slots=True)
@@ -133,8 +136,9 @@ class Roster:
             self._next_id += 1
         return QueryId(f"q{self._next_id}")
 
-    def change(self, batch: int, start_of: Callable[[BoundQuery], int | None]) -> Change:
-        """All waiting requests as one change from `batch` on; slots of dropped queries are reused at once."""
+    def change(self, batch: int, newest: Mapping[str, int]) -> Change:
+        """All waiting requests as one change from `batch` on, `newest` being the largest event time seen, by stream;
+        slots of dropped queries are reused at once."""
         asked = [created for request in self.pending for created in request.created]
         dropped = {query for request in self.pending for query in request.dropped}
         staying = [live for query, live in self.live.items() if query not in dropped]
@@ -149,7 +153,7 @@ class Roster:
                 sql=bound.sql,
                 slot=slot,
                 created=batch,
-                start=start_of(bound),
+                start=_start_of(bound, newest),
                 route=choose_route(bound, routes),
             )
             routes |= routes_of([LiveQuery(record, bound)])
@@ -205,3 +209,9 @@ class Roster:
             if record.ended is None:
                 self.names[record.name] = record.id
                 self.live[record.id] = LiveQuery(record, self.bound_query(record.id))
+
+
+def _start_of(query: BoundQuery, newest: Mapping[str, int]) -> int | None:
+    """From when on its result is complete: just after everything its streams have seen; None if they have nothing."""
+    seen = [newest[relation.stream] for relation in query.relations if relation.stream in newest]
+    return max(seen) + TICK if seen else None

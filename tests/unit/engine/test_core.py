@@ -206,6 +206,23 @@ def test_a_query_that_fails_ends_and_the_others_go_on(harness: CoreHarness) -> N
     assert harness.core.roster.live[harness.core.roster.names["bad"]].slot == record.slot
 
 
+def test_a_query_that_fails_when_it_is_read_keeps_what_it_had_before(harness: CoreHarness) -> None:
+    harness.create("SELECT x FROM a", "bad")
+    query = harness.core.roster.names["bad"]
+    for time in range(3):
+        harness.batch({"a": [rows((time, 1, time))]})
+    harness.core.begin(3, partitions=1)
+    harness.core.set_aside(query, 1, "by zero")
+    harness.core.set_aside(query, 2, "by zero")
+    assert harness.core.roster.records[query].ended is None, "it waits for the boundary"
+    harness.core.abort()
+    for _ in range(2):
+        record = harness.core.roster.records[query]
+        assert (record.ended, record.error) == (1, "by zero")
+        assert harness.results("bad") == [(0,)]
+        harness.reopen(1)
+
+
 # ---- many queries
 
 

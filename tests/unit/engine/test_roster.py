@@ -13,7 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from tests.unit.engine.sample import JOIN, STREAMS
 from weft.engine.roster import Request, Roster
 from weft.errors import DuplicateQuery, UnknownQuery
-from weft.plan.changelog import Change, QueryId
+from weft.plan.changelog import Change, Failure, QueryId
 from weft.plan.query import BoundQuery
 from weft.sql import bind
 
@@ -26,7 +26,7 @@ def new(*names: str | None) -> list[tuple[str | None, BoundQuery]]:
 
 
 def apply(roster: Roster, batch: int = 0) -> Change:
-    change = roster.change(batch, lambda _: None)
+    change = roster.change(batch, {})
     roster.fold(change)
     roster.acknowledge()
     return change
@@ -168,7 +168,7 @@ def test_a_fold_says_which_slots_changed_their_meaning() -> None:
     roster = Roster(STREAMS)
     queries = create(roster, *"abc")
     roster.request(new("d"), [queries[1], queries[2]])
-    assert roster.fold(roster.change(1, lambda _: None)) == 0b110
+    assert roster.fold(roster.change(1, {})) == 0b110
     assert roster.end(queries[1], 2, "again") == 0
     assert roster.end(queries[0], 2, "boom") == 0b001
     assert (roster.records[queries[0]].error, roster.records[queries[0]].ended) == ("boom", 2)
@@ -185,10 +185,24 @@ def test_routes_follow_the_queries_that_stay() -> None:
     assert [len(record.route) for record in apply(roster, 1).created] == [2]
 
 
-def test_starts_are_asked_for_and_kept() -> None:
+def test_a_query_starts_after_what_its_streams_have_seen() -> None:
     roster = Roster(STREAMS)
     roster.request(new("n"), [])
-    assert roster.change(7, lambda query: 42 if query is SELECTION else None).created[0].start == 42
+    assert roster.change(7, {"a": 41, "b": 99}).created[0].start == 42
+    assert roster.change(7, {"b": 99}).created[0].start is None
+
+
+def test_a_query_that_failed_when_it_was_read_ends_before_that_batch() -> None:
+    roster = Roster(STREAMS)
+    first, second = create(roster, "n", "m")
+    assert roster.request_end(Failure(first, 3, "by zero")) is not None
+    assert roster.request_end(Failure(first, 4, "again")) is None, "it is about to end"
+    change = apply(roster, 5)
+    assert (roster.records[first].ended, roster.records[first].error) == (3, "by zero")
+    assert change.failed == (Failure(first, 3, "by zero"),)
+    assert set(roster.live) == {second}
+    roster.request([], [second])
+    assert roster.request_end(Failure(second, 6, "too late")) is None, "it was dropped before"
 
 
 def test_latency_runs_from_the_request_to_its_effect() -> None:
