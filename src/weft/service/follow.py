@@ -49,7 +49,8 @@ class Followers:
         core = self._service.engine.core
         self.count += 1
         try:
-            yield event("columns", columns_of(core.roster.bound_query(query.id)))
+            # With the cursor it begins at: who began with "now" and is cut off before the first rows misses none.
+            yield event("columns", columns_of(core.roster.bound_query(query.id)), id_=str(cursor))
             while not self.stopped:
                 rung, state = self._bell.rung, query.state
                 try:
