@@ -66,7 +66,7 @@ quick-tests: setup
 
 # Spark takes all cores for itself: its tests run one after the other.
 all-tests: setup
-	@$(MAKE) --no-print-directory --keep-going quick-tests property-tests spark-tests
+	@$(MAKE) --no-print-directory --keep-going quick-tests property-tests spark-tests service-tests
 
 property-tests: setup
 	$(PYTEST) $(ALL_CORES) tests/property

@@ -53,7 +53,10 @@ def test_a_query_lives_and_ends(service: Service, weft: Weft) -> None:
     service.put("a", (301, 1), (301, 2))
     tailed = weft("query", "tail", "typed", "--from", "start", "--rows", "2", "--json").stdout.splitlines()
     assert sorted(json.loads(line)["v"] for line in tailed) == [1, 2]
-    assert [json.loads(line) for line in weft("query", "tail", "piped", "--from", "start", "--rows", "1", "--json").stdout.splitlines()] == [{"v": 2}]
+    assert [
+        json.loads(line)
+        for line in weft("query", "tail", "piped", "--from", "start", "--rows", "1", "--json").stdout.splitlines()
+    ] == [{"v": 2}]
     assert sorted(weft.json("query", "results", "typed")["rows"]) == [[1], [2]]
     assert {"typed", "piped"} <= {each["name"] for each in weft.json("query", "list")["queries"]}
     assert "typed" in weft("query", "list").stdout

@@ -20,7 +20,7 @@ def test_rows_come_as_they_are_committed(service: Service, client: Client) -> No
     client.rows("followed", 1)
     with client.http.stream("GET", "/v1/queries/followed/follow") as response:
         seen = events(response)
-        assert next(seen) == ("columns", "", [{"name": "v", "type": "bigint"}])
+        assert next(seen) == ("columns", "0", [{"name": "v", "type": "bigint"}])
         kind, cursor, data = next(seen)
         assert (kind, data["rows"]) == ("rows", [[1]])
         service.put("a", (101, 2))

@@ -14,6 +14,7 @@ def test_a_query_lives_and_ends(service: Service, client: Client) -> None:
     assert made["state"] in ("pending", "live")
     assert made["columns"] == [{"name": "k", "type": "bigint"}, {"name": "v", "type": "bigint"}]
     wait_for(lambda: client.get("/v1/queries/life")["state"] == "live")
+    assert client.get("/v1/queries/life")["deployment_ms"] > 0
     service.put("a", (71, 1), (72, 2), (71, 3))
     assert client.rows("life", 2) == [[71, 1], [71, 3]]
     assert "life" in [each["name"] for each in client.get("/v1/queries")["queries"]]

@@ -70,9 +70,8 @@ class Query:
     @property
     def deployment_latency(self) -> timedelta | None:
         """From the call of `create` to being live; None while pending and after a restart."""
-        if self._request is None or self._request.latency is None:
-            return None
-        return timedelta(seconds=self._request.latency)
+        seconds = self._core.roster.latencies.get(self.id)
+        return None if seconds is None else timedelta(seconds=seconds)
 
     def wait_live(self, timeout: float | None = None) -> bool:
         """Wait until it is in effect; False if the time ran out."""

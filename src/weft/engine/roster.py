@@ -39,7 +39,6 @@ class Request:
     asked: float
     done: threading.Event
     failed: tuple[Failure, ...] = ()
-    latency: float | None = None
 
 
 class Roster:
@@ -52,6 +51,8 @@ class Roster:
         self.live: dict[QueryId, LiveQuery] = {}
         self.names: dict[str, QueryId] = {}
         self.pending: list[Request] = []
+        self.latencies: dict[QueryId, float] = {}
+        """Seconds from the request to its effect, for queries created since the start."""
         self._next_id = 0
 
     # ---- what is there
@@ -167,7 +168,7 @@ class Roster:
         requests, self.pending = self.pending, []
         now = time.monotonic()
         for request in requests:
-            request.latency = now - request.asked
+            self.latencies |= {query: now - request.asked for query, _, _ in request.created}
             request.done.set()
 
     # ---- folding

@@ -117,7 +117,7 @@ def test_the_watermark_follows_the_largest_time_of_committed_batches(tmp_path: P
 def test_a_request_between_batches_takes_effect_at_once(harness: CoreHarness) -> None:
     request = harness.core.submit(create=new("q"))
     assert request.done.is_set()
-    assert request.latency is not None
+    assert harness.core.roster.latencies[request.created[0][0]] >= 0
     assert [record.created for record in harness.core.roster.records.values()] == [0]
 
 
@@ -129,13 +129,12 @@ def test_a_request_during_a_batch_waits_for_its_end(harness: CoreHarness) -> Non
     dropped = harness.core.submit(drop=[harness.core.roster.names["old"]])
     assert not created.done.is_set()
     assert not dropped.done.is_set()
-    assert created.latency is None
+    ((query, _, _),) = created.created
+    assert query not in harness.core.roster.latencies
     harness.core.commit(0, reports_of(*begun, {"a": [rows((0, 1, 1))]}))
     assert created.done.is_set()
     assert dropped.done.is_set()
-    assert created.latency is not None
-    assert dropped.latency is not None
-    assert created.latency >= dropped.latency > 0
+    assert harness.core.roster.latencies[query] > 0
     harness.batch({"a": [rows((5, 1, 2))]})
     assert (harness.results("old"), harness.results("new")) == ([(1,)], [(2,)])
     (record,) = (r for r in harness.core.roster.records.values() if r.name == "new")

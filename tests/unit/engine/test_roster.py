@@ -207,15 +207,13 @@ def test_a_query_that_failed_when_it_was_read_ends_before_that_batch() -> None:
 
 def test_latency_runs_from_the_request_to_its_effect() -> None:
     roster = Roster(STREAMS)
-    first = roster.request(new("n"), [])
-    assert first.latency is None
+    ((first, _, _),) = roster.request(new("n"), []).created
+    assert first not in roster.latencies
     apply(roster)
-    second = roster.request(new("m"), [])
+    ((second, _, _),) = roster.request(new("m"), []).created
     apply(roster)
-    assert first.latency is not None
-    assert second.latency is not None
-    assert first.latency >= 0
-    assert second.latency >= 0
+    assert set(roster.latencies) == {first, second}
+    assert min(roster.latencies.values()) >= 0
     assert roster.pending == []
 
 

@@ -53,7 +53,7 @@ def test_rows_come_in_order_and_then_the_end(made: tuple[Service, Here]) -> None
     async def test(followers: Followers, bell: Bell) -> None:
         events = followers.follow(EVERYBODY, query, Cursor(0))
         assert await take(events, 2) == [
-            ("columns", "", [{"name": "x", "type": "int"}]),
+            ("columns", "0", [{"name": "x", "type": "int"}]),
             ("rows", "1", {"batch": 0, "rows": [[5], [6]]}),
         ]
         host.batch(a=rows((2, 1, 7)))
