@@ -29,6 +29,8 @@ def make_app(service: Service) -> FastAPI:
         version=weft.__version__,
         description="Many ad-hoc streaming queries, one shared plan.",
         lifespan=_lifespan,
+        docs_url=None,  # FastAPI's own pages load their parts from elsewhere
+        redoc_url=None,
     )
     app.state.service = service
     errors.install(app)
@@ -36,6 +38,7 @@ def make_app(service: Service) -> FastAPI:
     app.include_router(health)
     app.include_router(router)
     app.get("/", include_in_schema=False)(_dashboard)
+    app.get("/docs", include_in_schema=False)(_requests)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     return app
 
@@ -56,3 +59,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 async def _dashboard() -> Response:
     return FileResponse(_STATIC / "index.html")
+
+
+async def _requests() -> Response:
+    return FileResponse(_STATIC / "docs.html")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
@@ -22,8 +20,6 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-_DOCUMENTATION = ("/docs", "/openapi.json")
-"""FastAPI's own page loads its parts from elsewhere, so the policy for it is its own."""
 
 
 class Guard:
@@ -45,7 +41,7 @@ class Guard:
         async def answered(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _headers(scope["path"]):
+                for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
@@ -59,10 +55,6 @@ class Guard:
         if length.isdigit() and int(length) > LARGEST_BODY:
             return JSONResponse(shape(InvalidRequest(_LARGER, hint="Create fewer at once.")), _TOO_LARGE)
         return None
-
-
-def _headers(path: str) -> Iterable[tuple[str, str]]:
-    return (item for item in _HEADERS.items() if not path.startswith(_DOCUMENTATION) or "policy" not in item[0])
 
 
 def _limited(receive: Receive) -> Receive:
