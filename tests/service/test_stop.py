@@ -30,6 +30,7 @@ def test_nothing_is_lost(own_service: Callable[..., Service], how: signal.Signal
     service.start()
     client = service.client()
     assert client.rows("kept", 20) == [[n] for n in range(20)]
+    assert client.get("/v1/queries/kept")["rows"] is None, "nobody has counted those before"
     assert [each["name"] for each in client.get("/v1/streams")["streams"]] == ["a", "b", "ticks"]
 
 

@@ -118,7 +118,7 @@ def drop(session: Session, names: Names) -> None:
             dropped += [session.backend.drop(name)]  # one by one: what was dropped before an error is told
     finally:
         if dropped:
-            session.answer(dropped[0] if len(names) == 1 else {"queries": dropped}, lambda: show.created(dropped))
+            session.answer(dropped[0] if len(names) == 1 else {"queries": dropped}, lambda: show.dropped(dropped))
 
 
 @app.command()

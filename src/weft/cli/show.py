@@ -70,6 +70,11 @@ def created(queries: Sequence[Query]) -> RenderableType:
     return Group(*lines)
 
 
+def dropped(queries: Sequence[Query]) -> RenderableType:
+    """Queries that go: at once, or with the end of the batch that runs."""
+    return Group(*(Text.assemble((query["name"], "cyan"), " dropped") for query in queries))
+
+
 def _notices(notices: Iterable[str]) -> list[Text]:
     return [Text(f"  notice: {visible(notice)}", style="yellow") for notice in notices]
 
@@ -206,7 +211,12 @@ def count(number: float | None) -> str:
 
 def seconds(number: float | None) -> str:
     """A duration."""
-    return "–" if number is None else f"{number:.2f} s"
+    if number is None:
+        return "–"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if abs(number) >= 2 * size:
+            return f"{number / size:.0f} {unit}"
+    return f"{number:.2f} s"
 
 
 def sparkline(values: Sequence[float | None]) -> str:

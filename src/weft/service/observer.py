@@ -79,7 +79,7 @@ class Observer:
         self._engine = engine
         self._on_batch = on_batch
         self._lock = threading.Lock()
-        self._seen = engine.core.next_batch
+        self._first = self._seen = engine.core.next_batch
         self._batches: deque[BatchFigures] = deque(maxlen=KEPT_BATCHES)
         self._through: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=_RECENT + 1)
         self._queries: dict[QueryId, QueryFigures] = {}
@@ -111,8 +111,13 @@ class Observer:
     def query(self, query: QueryId) -> QueryFigures:
         """What is known of a query."""
         with self._lock:
-            known = self._queries.get(query, QueryFigures())
+            known = self._queries.get(query) or self._unseen(query)
             return QueryFigures(known.rows, known.rows_per_second, known.latency, known.points.copy())
+
+    def _unseen(self, query: QueryId) -> QueryFigures:
+        """Figures to begin with: how many rows a query had before the service started is not known."""
+        record = self._engine.core.roster.records.get(query)
+        return QueryFigures(rows=None if record is not None and record.created < self._first else 0)
 
     def stream(self, name: str) -> StreamFigures:
         """What is known of a stream."""
@@ -204,7 +209,7 @@ class Observer:
         with self._lock:
             elapsed = max(self._batches[-1].at - self._batches[-2].at, 1e-3) if len(self._batches) > 1 else 1.0
             for query, streams in live.items():
-                figures = self._queries.setdefault(query, QueryFigures())
+                figures = self._queries.setdefault(query, self._unseen(query))
                 newest = [t.max_time for s in streams if (t := times.get(s)) is not None and t.max_time is not None]
                 figures.latency = manifest.at - max(newest) / 1e6 if newest else figures.latency
                 if skipped or query not in readings:
