@@ -26,7 +26,7 @@ def explain(text: str) -> str:
     for line in text.strip().splitlines():
         name, _, sql = line.partition(": ")
         roster.request([(name, bind(sql, STREAMS))], [])
-        roster.fold(roster.change(0, lambda _: None))
+        roster.fold(roster.change(0, {}))
         roster.acknowledge()
     live = list(roster.live.values())
     probes, _ = weave_probes(live, probed_stores(live), Measured(), planner=plan_probes, before=None)

@@ -181,11 +181,13 @@ def test_waves_need_queries(tmp_path: Path) -> None:
 
 
 PROGRAM = """
+import signal
 import sys
 from pathlib import Path
 from tests.unit.bench.drive import tiny
 from weft.bench.drive.cell import run_cell
 from weft.bench.drive.plan import Steady
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background of a shell ignore it
 plan = tiny.plan(Path(sys.argv[1]), settings={}, phases=(Steady(seconds=600, rate=5000),))
 run_cell(plan, tell=lambda progress: print(progress.phase, flush=True))
 """
