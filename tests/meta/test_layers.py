@@ -45,6 +45,7 @@ def test_contracts_hold() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "line", "contract"), VIOLATIONS)
 def test_a_violation_is_noticed(tmp_path: Path, name: str, line: str, contract: str) -> None:
     package = tmp_path / "weft"

@@ -23,6 +23,8 @@ from weft.kernels.evaluate_compare import compare
 from weft.kernels.theta import Bound, sortable, theta_pairs, time_bounds
 from weft.kernels.window_table import TIME_MAX, TIME_MIN
 
+pytestmark = pytest.mark.thorough
+
 OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 NAMES = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 SMALL = st.integers(-4, 4)

@@ -32,6 +32,8 @@ from weft.optimize.partitioning import (
 )
 from weft.optimize.sharing_counts import from_coefficients
 
+pytestmark = pytest.mark.thorough
+
 INSTANCES = int(os.environ.get("WEFT_OPTIMIZER_INSTANCES", "150"))
 
 

@@ -25,6 +25,8 @@ from weft.optimize.multiway import Planner, plan_probes
 from weft.runtime import combined
 from weft.state import compaction
 
+pytestmark = pytest.mark.thorough
+
 K: Final = 1
 X: Final = 2
 J: Final = 3

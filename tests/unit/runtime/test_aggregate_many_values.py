@@ -19,6 +19,8 @@ from tests.unit.runtime.test_aggregate_many import COUNTS, SLIDE, each, row
 from weft.errors import QueryFailed
 from weft.plan.types import DataType
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def harness(tmp_path: Path) -> CoreHarness:

@@ -18,6 +18,8 @@ from weft.optimize.multiway import Planner, choosing_planner
 from weft.optimize.probe_plan import ProbePlan
 from weft.optimize.statistics import CostModel, Statistics
 
+pytestmark = pytest.mark.thorough
+
 W = "[RANGE 10 SECONDS]"
 CHAIN = f"SELECT p.x AS px, q.x AS qx, r.x AS rx FROM a {W} p JOIN b {W} q ON p.k = q.k JOIN c {W} r ON q.j = r.j"
 THETA = "SELECT p.x AS px, q.x AS qx FROM a [RANGE 3 SECONDS] p JOIN b [RANGE 2 SECONDS] q ON p.x < q.x"

@@ -19,6 +19,8 @@ from weft.plan.expression import Call, Literal, Opaque
 from weft.plan.types import STRING
 from weft.sql import bind
 
+pytestmark = pytest.mark.thorough
+
 
 def test_nesting_up_to_the_limit() -> None:
     assert bound(f"SELECT {'(' * 150}price{')' * 150} FROM purchases").outputs[0].source == "0.price"
