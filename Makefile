@@ -40,8 +40,9 @@ demo: setup  ## generated streams, queries that come and go, a live view (ARGS="
 test: setup  ## everything: style, types, layers and all tests, with real Spark
 	@$(MAKE) --no-print-directory --keep-going lint type layers all-tests
 
+# Tests of what shows weft off, not of weft itself, and those that take seconds are left to `make test`.
 check: setup  ## all that needs no Spark, in under a minute
-	@$(MAKE) --no-print-directory --keep-going lint type layers quick-tests QUICK='-m "not thorough"'
+	@$(MAKE) --no-print-directory --keep-going lint type layers quick-tests QUICK='-m "not thorough" --ignore tests/unit/bench --ignore tests/unit/demo -p no:schemathesis'
 
 fmt: setup  ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only --quiet .

@@ -12,8 +12,6 @@ import pytest
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
 _TIMEOUT_SECONDS = 120  # the first call of a numba kernel compiles it
-_THOROUGH = ("bench", "demo")
-"""Tests of what shows weft off, not of weft itself: `make check` leaves them to `make test`."""
 _real_sleep = time.sleep
 
 
@@ -62,8 +60,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_unit(item) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_TIMEOUT_SECONDS))
-        if any(item.path.is_relative_to(_HERE / folder) for folder in _THOROUGH):
-            item.add_marker(pytest.mark.thorough)
     items.sort(key=lambda item: not _is_unit(item))
 
 

@@ -19,6 +19,8 @@ from weft.kernels.order import sort_order
 from weft.kernels.window_table import TIME_MAX, TIME_MIN, WindowEntry, build_window_table
 from weft.plan.window import EVERYTHING, Sliding, TimeBounds
 
+pytestmark = pytest.mark.thorough
+
 MICRO = timedelta(microseconds=1)
 TIMES = st.integers(-12, 12)
 ENDS = st.none() | st.integers(-15, 15)

@@ -21,6 +21,8 @@ from weft.plan.types import DataType
 from weft.runtime.read import chunks_of, plan_reading, read_chunk
 from weft.state import compaction
 
+pytestmark = pytest.mark.thorough
+
 SECOND = 1_000_000
 LATENESS = 3
 Row = tuple[int, int | None, int, int | None, str | None]

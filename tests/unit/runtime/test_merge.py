@@ -14,6 +14,8 @@ from tests.property.harness import CoreHarness
 from tests.unit.engine.sample import JOIN, WINDOW, data_files, open_core, rows, stream
 from weft.state import compaction
 
+pytestmark = pytest.mark.thorough
+
 BOTH = JOIN + " AND p.j = q.j"
 TEXTS = (
     JOIN,
