@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 import typer
 
 from weft.errors import InvalidSetting, StateLocked
+from weft.service.listen import ADDRESS_FILE
 
 if TYPE_CHECKING:
     from weft.service.client import Event, NewQuery, NewStream
     from weft.service.shapes import Explained, Page, Plan, Query, Stream, Tick, WhatIf
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
-SERVICE_FILE = "service.json"
-"""In a state directory: the address of the service that is working on it."""
 
 
 class Backend(Protocol):
@@ -126,7 +125,7 @@ def open_backend(options: Options) -> Backend:
 def served_at(path: Path) -> str | None:
     """The address of the service that says it is working on a path; None if none does."""
     try:
-        value = json.loads((path / SERVICE_FILE).read_text(encoding="utf-8"))
+        value = json.loads((path / ADDRESS_FILE).read_text(encoding="utf-8"))
         return str(value["address"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

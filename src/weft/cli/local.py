@@ -53,7 +53,7 @@ class _IdleEngine:
     """As much of an engine as a service needs, without Spark and without batches."""
 
     running = False
-    deliveries = SimpleNamespace(errors=dict)
+    deliveries = SimpleNamespace(error_of=lambda _: "")
 
     def __init__(self, core: Core) -> None:
         self.core = core

@@ -148,9 +148,10 @@ class Deliveries:
             elif saved and "parquet" in saved:
                 self.attach(self._engine.query_by_id(query), ParquetSink(saved["parquet"]))
 
-    def errors(self) -> dict[QueryId, str]:
-        """The last error of each sink that is failing now."""
-        return {query: each.error for query, each in list(self._running.items()) if each.error}
+    def error_of(self, query: QueryId) -> str:
+        """The last error of a query's sink, if that is failing now."""
+        delivery = self._running.get(query)
+        return "" if delivery is None else delivery.error
 
     def oldest_undelivered(self) -> int | None:
         """The first batch some sink still needs."""

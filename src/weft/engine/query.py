@@ -122,7 +122,8 @@ class Query:
         try:
             yield from self._tables(first, last)
         except QueryFailed as error:
-            self._set_aside(first, last, error)
+            if self.state == "live":
+                self._set_aside(first, last, error)
             raise
 
     def _tables(self, first: int, last: int) -> Iterator[Any]:

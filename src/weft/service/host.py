@@ -19,6 +19,7 @@ from weft.runtime.failures import to_user_error
 from weft.runtime.session import local_session
 from weft.runtime.sources import open_frame
 from weft.service.config import Config, StreamSpec
+from weft.service.listen import ADDRESS_FILE
 from weft.service.observer import Observer
 from weft.state.directory import Directory
 
@@ -26,8 +27,6 @@ _log = logging.getLogger("weft.service")
 _LOOK_EVERY = 0.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds before an engine that failed is started again: at first, and after many failures in a row."""
-ADDRESS = "service.json"
-"""In the state directory while a service runs: where it is reached, for commands that only know the path."""
 _ADDED = "added-streams.json"
 """Streams that came over HTTP, as they were asked for: what Spark reads cannot be had again from the engine."""
 
@@ -171,7 +170,7 @@ class EngineHost:
         self._thread.join()
         if self._engine is not None:
             with suppress(OSError):
-                self._engine.core.directory.path(ADDRESS).unlink(missing_ok=True)
+                self._engine.core.directory.path(ADDRESS_FILE).unlink(missing_ok=True)
             if self._observer is not None:
                 self._observer.stop()
             spark = self._engine.spark
@@ -186,7 +185,7 @@ class EngineHost:
             self._observer = Observer(engine, on_batch=self.on_batch)
             self._observer.start()
             self._engine = engine
-            engine.core.directory.write_json({"address": self._address}, ADDRESS)
+            engine.core.directory.write_json({"address": self._address}, ADDRESS_FILE)
             self._start(engine)
         except Exception as error:
             self._failed(error)

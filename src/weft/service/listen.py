@@ -1,4 +1,4 @@
-"""Sockets to listen on."""
+"""Sockets to listen on, and where others find them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import socket
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}
 _WAITING = 1024
+ADDRESS_FILE = "service.json"
+"""In the state directory while a service runs: where it is reached, for commands that only know the path."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -83,7 +83,6 @@ def _queries(service: Service, tenant: Tenant) -> Iterator[Metric]:
     latency = GaugeMetricFamily("weft_query_latency_seconds", "From event time to commit", labels=["query", "tenant"])
     sinks = GaugeMetricFamily("weft_query_sink_failing", "1 while its sink fails", labels=["query", "tenant"])
     live = service.queries(tenant)
-    failing = service.engine.deliveries.errors()
     counts = {"live": 0, "pending": 0}
     for query in live:
         counts[query.state] = counts.get(query.state, 0) + 1
@@ -92,7 +91,7 @@ def _queries(service: Service, tenant: Tenant) -> Iterator[Metric]:
         rows.add_metric(labels, seen.rows_per_second)
         if seen.latency is not None:
             latency.add_metric(labels, seen.latency)
-        if query.id in failing:
+        if service.engine.deliveries.error_of(query.id):
             sinks.add_metric(labels, 1)
     for state, number in counts.items():
         states.add_metric([state], number)

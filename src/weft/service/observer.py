@@ -22,7 +22,7 @@ from weft.state.journal import Manifest
 _log = logging.getLogger("weft.service")
 KEPT_BATCHES = 120
 KEPT_POINTS = 60
-_RECENT = 5
+RECENT = 5
 """Batches over which rates are taken."""
 _PATIENCE = 0.5
 _SHARE = 0.2
@@ -81,7 +81,7 @@ class Observer:
         self._lock = threading.Lock()
         self._first = self._seen = engine.core.next_batch
         self._batches: deque[BatchFigures] = deque(maxlen=KEPT_BATCHES)
-        self._through: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=_RECENT + 1)
+        self._through: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=RECENT + 1)
         self._queries: dict[QueryId, QueryFigures] = {}
         self._streams: dict[str, Counter[str]] = {}
         self._live: dict[QueryId, LiveQuery] = {}
@@ -217,7 +217,7 @@ class Observer:
                     continue
                 figures.rows = None if figures.rows is None else figures.rows + counts[query]
                 figures.points.append(Point(manifest.at, counts[query] / elapsed, figures.latency))
-                recent = list(figures.points)[-_RECENT:]
+                recent = list(figures.points)[-RECENT:]
                 figures.rows_per_second = sum(point.rows_per_second for point in recent) / len(recent)
             self._forget(live)
 

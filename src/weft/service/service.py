@@ -87,14 +87,13 @@ class Service:
     def queries(self, tenant: Tenant, state: str = "live") -> list[Query]:
         """A tenant's queries: live (and pending), ended, or all of them; oldest first."""
         core = self.engine.core
-        with core.lock:
-            live = {query: name for name, query in core.roster.names.items() if tenant.sees(name)}
-            ended = [r.id for r in core.roster.records.values() if r.ended is not None and tenant.sees(r.name)]
         chosen: list[QueryId] = []
-        if state in ("ended", "all"):
-            chosen += ended
-        if state in ("live", "all"):
-            chosen += [query for query in live if query not in ended]
+        with core.lock:
+            if state in ("ended", "all"):
+                records = core.roster.records.values()
+                chosen += [each.id for each in records if each.ended is not None and tenant.sees(each.name)]
+            if state in ("live", "all"):
+                chosen += [query for name, query in core.roster.names.items() if tenant.sees(name)]
         return [self.engine.query_by_id(query) for query in chosen]
 
     def query(self, tenant: Tenant, name: str) -> Query:

@@ -14,11 +14,9 @@ from weft.plan.changelog import QueryRecord, Slots
 from weft.plan.query import BoundQuery
 from weft.plan.stream import FileSource, Stream
 from weft.service import shapes
-from weft.service.observer import BatchFigures, Observer, QueryFigures
+from weft.service.observer import RECENT, BatchFigures, Observer, QueryFigures
 from weft.service.tenants import Tenant, Tenants
 
-_RECENT = 5
-"""Batches over which rates are taken."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -87,7 +85,7 @@ class Views:
             "complete_from": None if record is None else iso(record.start),
             "deployment_ms": None if latency is None else round(latency.total_seconds() * 1000, 3),
             **query_figures(seen),
-            "sink_error": self._engine.deliveries.errors().get(query.id, ""),
+            "sink_error": self._engine.deliveries.error_of(query.id),
             "history": [
                 {"at": point.at, "rows_per_second": point.rows_per_second, "latency_seconds": point.latency}
                 for point in seen.points
@@ -166,7 +164,7 @@ class Views:
             failed = sum(bool(r.error) and tenant.sees(r.name) for r in core.roster.records.values())
             batch = core.next_batch - 1
         batches = self._observer.batches()
-        recent = batches[-_RECENT:]
+        recent = batches[-RECENT:]
         return {
             "state": state,
             "error": error,

@@ -156,11 +156,11 @@ def test_a_failing_sink_says_so_holds_nobody_up_and_misses_nothing(opened: Opene
     opened.batch(0, 1)
     opened.batch(1, 2)
     deliveries = opened.engine.deliveries
-    wait_for(lambda: deliveries.errors() == {query.id: "the other side is down"})
+    wait_for(lambda: deliveries.error_of(query.id) == "the other side is down")
     wait_for(lambda: other.batches == [(0, [(1,)]), (1, [(2,)])])
     assert deliveries.oldest_undelivered() == 0
     failing.fails = False
-    wait_for(lambda: deliveries.errors() == {})
+    wait_for(lambda: not deliveries.error_of(query.id))
     wait_for(lambda: deliveries.oldest_undelivered() == 2)
     assert failing.batches == other.batches
 
@@ -180,9 +180,9 @@ def test_results_are_not_kept_for_ever_for_a_sink_that_fails(opened: Opened, mon
     monkeypatch.setattr(sending, "SET_ASIDE_AFTER", 0.0)
     failing = Received()
     failing.fails = True
-    opened.engine.create("SELECT x FROM a", sink=callback(failing))
+    query = opened.engine.create("SELECT x FROM a", sink=callback(failing))
     opened.batch(0, 1)
-    wait_for(opened.engine.deliveries.errors)
+    wait_for(lambda: opened.engine.deliveries.error_of(query.id))
     wait_for(lambda: opened.engine.deliveries.oldest_undelivered() is None)
 
 
