@@ -7,7 +7,7 @@ what its tasks report (`commit`). Everything it knows it can read back from the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -53,13 +53,20 @@ class Core:
 
     # ---- requests
 
-    def submit(self, *, create: Sequence[tuple[str | None, BoundQuery]] = (), drop: Sequence[QueryId] = ()) -> Request:
+    def submit(
+        self,
+        *,
+        create: Sequence[tuple[str | None, BoundQuery]] = (),
+        drop: Sequence[QueryId] = (),
+        prepare: Callable[[Request], None] | None = None,
+    ) -> Request:
         """Ask for queries to be created (name or None, bound) and dropped together, all or nothing.
 
-        Between batches the request takes effect at once; during a batch it waits for the boundary.
+        Between batches the request takes effect at once; during a batch it waits for the boundary. `prepare` is called
+        when the queries have their ids and are not in effect yet; if it raises, nothing was asked for.
         """
         with self.lock:
-            return self._take_up(self.roster.request(create, drop))
+            return self._take_up(self.roster.request(create, drop), prepare)
 
     def set_aside(self, query: QueryId, batch: int, error: str) -> None:
         """End a query whose own expression failed on a row of `batch`; what it had before stays readable."""
@@ -68,14 +75,16 @@ class Core:
             if request is not None:
                 self._take_up(request)
 
-    def _take_up(self, request: Request) -> Request:
+    def _take_up(self, request: Request, prepare: Callable[[Request], None] | None = None) -> Request:
         """Put it into effect, unless a batch is running."""
-        if self.running is None:
-            try:
+        try:
+            if prepare is not None:
+                prepare(request)
+            if self.running is None:
                 self._apply_pending()
-            except BaseException:
-                self.roster.cancel(request)
-                raise
+        except BaseException:
+            self.roster.cancel(request)
+            raise
         return request
 
     def add_stream(self, stream: Stream) -> None:

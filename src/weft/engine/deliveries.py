@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from weft.engine.roster import Request
 from weft.engine.sinks import ParquetSink, Sink, claim, hand_over, release
 from weft.plan.changelog import QueryId
+from weft.plan.query import BoundQuery
+from weft.state.directory import Directory
 
 if TYPE_CHECKING:
     from weft.engine.engine import Engine
@@ -31,19 +35,23 @@ class Delivery:
     """The rows of one query on their way to one sink."""
 
     def __init__(self, engine: Engine, query: Query, sink: Sink) -> None:
-        self._core, self._query, self._sink = engine.core, query, sink
-        self._saved = self._core.directory.read_json("sinks", query.id + ".json") or {"delivered": 0}
-        if isinstance(sink, ParquetSink):
-            claim(Path(sink.path), f"{self._core.directory.root}:{query.id}")
-            self._saved["parquet"] = sink.path
-        self.delivered = int(self._saved["delivered"])
+        self.query = query
+        self._core, self._sink = engine.core, sink
+        saved = self._core.directory.read_json("sinks", query.id + ".json") or {"delivered": 0}
+        self.delivered = int(saved["delivered"])
         """The first batch that the sink has not had."""
-        self._save()
+        self._claimed = False
         self.error = ""
         self._failing_since: float | None = None
         self._done = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"weft-sink-{query.id}", daemon=True)
+
+    def claim(self) -> None:
+        """Make sure that the sink is this query's alone; raises if it cannot be."""
+        if isinstance(self._sink, ParquetSink) and not self._claimed:
+            claim(Path(self._sink.path), _owner(self._core.directory, self.query.id))
+        self._claimed = True
 
     def start(self) -> None:
         """Begin to deliver."""
@@ -59,7 +67,7 @@ class Delivery:
         """Wait for the end; a sink that takes longer is left to itself."""
         self._thread.join(seconds)
         if self._thread.is_alive():
-            _log.warning("sink left behind", extra={"query": self._query.name})
+            _log.warning("sink left behind", extra={"query": self.query.name})
 
     @property
     def needs(self) -> int | None:
@@ -84,37 +92,62 @@ class Delivery:
                 break
         else:
             self._done = True
-        self._save()
+        if self.query.id in self._core.roster.records or self._is_pending():
+            self.save()
+        else:
+            _forget(self._core.directory, self.query.id)
 
     def _ended(self) -> bool:
         """Whether the sink has had all that the query will ever give."""
         with self._core.lock:
-            record = self._core.roster.records.get(self._query.id)
-            return record is not None and record.ended is not None and self.delivered >= record.ended
+            record = self._core.roster.records.get(self.query.id)
+            if record is None:
+                return not self._is_pending()  # it was dropped, or could not be created, before its first boundary
+            return record.ended is not None and self.delivered >= record.ended
+
+    def _is_pending(self) -> bool:
+        with self._core.lock:
+            return self._core.roster.is_pending(self.query.id)
 
     def _deliver(self) -> bool:
         """Everything that is committed; False if the sink failed."""
         with self._core.lock:
             batches = [m.batch for m in self._core.inventory.results if m.batch >= self.delivered]
         try:
+            self.claim()
             for batch in batches:
-                tables = list(self._query.tables(batch, batch + 1))
+                tables = list(self.query.tables(batch, batch + 1))
                 if tables:
                     hand_over(self._sink, pa.concat_tables(tables), batch)
                 self.delivered = batch + 1
                 if tables:
-                    self._save()
+                    self.save()
         except Exception as error:
             self._failing_since = self._failing_since or time.monotonic()
             self.error = str(error)
-            _log.warning("sink failed", extra={"query": self._query.name, "error": str(error)})
+            _log.warning("sink failed", extra={"query": self.query.name, "error": str(error)})
             return False
         self.error, self._failing_since = "", None
         return True
 
-    def _save(self) -> None:
-        value = self._saved | {"delivered": self.delivered}
-        self._core.directory.write_json(value, "sinks", self._query.id + ".json")
+    def save(self) -> None:
+        """Note durably how far it has got."""
+        value: dict[str, object] = {"delivered": self.delivered}
+        if isinstance(self._sink, ParquetSink):
+            value["parquet"] = self._sink.path
+        self._core.directory.write_json(value, "sinks", self.query.id + ".json")
+
+
+def _owner(directory: Directory, query: QueryId) -> str:
+    return f"{directory.root}:{query}"
+
+
+def _forget(directory: Directory, query: QueryId) -> None:
+    """Give back what a query that never was in effect had taken: another one may get its id."""
+    saved = directory.read_json("sinks", query + ".json") or {}
+    if "parquet" in saved:
+        release(Path(saved["parquet"]), _owner(directory, query))
+    directory.path("sinks", query + ".json").unlink(missing_ok=True)
 
 
 class Deliveries:
@@ -122,19 +155,42 @@ class Deliveries:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._lock = threading.Lock()
+        self._attaching = threading.Lock()
+        """Held while a delivery is waited for, which may need the core's lock: never to be taken under that."""
         self._running: dict[QueryId, Delivery] = {}
+
+    def create(self, queries: Sequence[tuple[str | None, BoundQuery]], sink: Callable[[Query], Sink | None]) -> Request:
+        """Ask for queries (name or None, bound) with their sinks: after a crash both are there, or neither."""
+
+        core = self._engine.core
+        asked: list[QueryId] = []
+
+        def prepare(request: Request) -> None:
+            asked.extend(query for query, _, _ in request.created)
+            for query in map(self._engine.query_by_id, asked):
+                chosen = sink(query)
+                if chosen is not None:
+                    delivery = Delivery(self._engine, query, chosen)
+                    delivery.save()  # before the directory is claimed: after a crash it can be given back
+                    delivery.claim()
+                    self._begin(delivery)
+
+        try:
+            return core.submit(create=queries, prepare=prepare)
+        except BaseException:
+            self._stop(asked)
+            for query in asked:
+                _forget(core.directory, query)
+            raise
 
     def attach(self, query: Query, sink: Sink) -> None:
         """Deliver to a sink from where this query's deliveries stopped last."""
-        with self._lock:
-            before = self._running.pop(query.id, None)
-            if before is not None:
-                before.stop()
-                before.join(PATIENCE)
+        with self._attaching:
+            Delivery(self._engine, query, sink).claim()
+            self._stop([query.id])
             delivery = Delivery(self._engine, query, sink)
-            self._running[query.id] = delivery
-            delivery.start()
+            delivery.save()
+            self._begin(delivery)
 
     def restore(self) -> None:
         """Attach again what needs nothing from the user's program."""
@@ -142,11 +198,23 @@ class Deliveries:
         for path in directory.path("sinks").glob("q*.json"):
             saved, query = directory.read_json("sinks", path.name), QueryId(path.stem)
             if query not in self._engine.core.roster.records:
-                path.unlink()  # its query was never in effect, and another one will get its id
-                if saved and "parquet" in saved:
-                    release(Path(saved["parquet"]), f"{directory.root}:{query}")
+                _forget(directory, query)
             elif saved and "parquet" in saved:
-                self.attach(self._engine.query_by_id(query), ParquetSink(saved["parquet"]))
+                # If its directory cannot be had now, that is this delivery's error and nobody else's.
+                self._begin(Delivery(self._engine, self._engine.query_by_id(query), ParquetSink(saved["parquet"])))
+
+    def _begin(self, delivery: Delivery) -> None:
+        self._running[delivery.query.id] = delivery
+        delivery.start()
+
+    def _stop(self, queries: Sequence[QueryId]) -> None:
+        """Deliver what is committed; a sink that takes too long is left to itself."""
+        stopped = [delivery for query in queries if (delivery := self._running.pop(query, None)) is not None]
+        for each in stopped:
+            each.stop()
+        deadline = time.monotonic() + PATIENCE
+        for each in stopped:
+            each.join(max(0.0, deadline - time.monotonic()))
 
     def error_of(self, query: QueryId) -> str:
         """The last error of a query's sink, if that is failing now."""
@@ -158,11 +226,6 @@ class Deliveries:
         return min((needs for each in list(self._running.values()) if (needs := each.needs) is not None), default=None)
 
     def stop(self) -> None:
-        """Deliver what is committed; a sink that takes too long is left to itself."""
-        with self._lock:
-            running, self._running = list(self._running.values()), {}
-        for each in running:
-            each.stop()
-        deadline = time.monotonic() + PATIENCE
-        for each in running:
-            each.join(max(0.0, deadline - time.monotonic()))
+        """Stop all of them."""
+        with self._attaching:
+            self._stop(list(self._running))

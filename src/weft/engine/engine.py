@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -115,27 +115,22 @@ class Engine:
 
     def create(self, sql: str, *, name: str | None = None, sink: Sink | None = None) -> Query:
         """Create a query; it is in effect from the next boundary on, at once if no batch is running."""
-        query = self._create([(sql, name)])[0]
-        if sink is not None:
-            try:
-                query.deliver_to(sink)
-            except BaseException:
-                query.drop()
-                raise
-        return query
+        return self._create([(sql, name)], lambda _: sink)[0]
 
-    def create_many(self, queries: Sequence[str | tuple[str, str]]) -> list[Query]:
-        """Create queries (texts, or (name, text)) in one changelog: all or nothing."""
-        return self._create([(item, None) if isinstance(item, str) else (item[1], item[0]) for item in queries])
+    def create_many(
+        self, queries: Sequence[str | tuple[str, str]], *, sink: Callable[[Query], Sink | None] = lambda _: None
+    ) -> list[Query]:
+        """Create queries (texts, or (name, text)) in one changelog: all or nothing; `sink` says where each delivers."""
+        return self._create([(item, None) if isinstance(item, str) else (item[1], item[0]) for item in queries], sink)
 
     def drop_many(self, queries: Sequence[Query]) -> None:
         """Drop queries in one changelog."""
         self.core.submit(drop=[query.id for query in queries])
 
-    def _create(self, items: Sequence[tuple[str, str | None]]) -> list[Query]:
+    def _create(self, items: Sequence[tuple[str, str | None]], sink: Callable[[Query], Sink | None]) -> list[Query]:
         bound = [self.check(sql) for sql, _ in items]
         names = [name if name is None else check_name("query", name) for _, name in items]
-        request = self.core.submit(create=list(zip(names, bound, strict=True)))
+        request = self.deliveries.create(list(zip(names, bound, strict=True)), sink)
         return [Query(self, query_id, name, request) for query_id, name, _ in request.created]
 
     def check(self, sql: str) -> BoundQuery:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -77,8 +79,12 @@ def claim(folder: Path, owner: str) -> None:
     marks.mkdir(parents=True, exist_ok=True)
     mark = marks / "owner"
     if not mark.exists():
-        mark.write_text(owner)
-    elif mark.read_text() != owner:
+        draft = marks / f".owner.{uuid4().hex}.tmp"
+        draft.write_text(owner)
+        with suppress(FileExistsError):  # whole or not at all, and the first one's
+            os.link(draft, mark)
+        draft.unlink()
+    if mark.read_text() != owner:
         raise InvalidSetting(
             f'directory "{folder}" is the sink of another query', hint="Give each query a directory of its own."
         )

@@ -10,7 +10,7 @@ from itertools import count
 
 from weft.engine import Engine, Query
 from weft.engine.registry import check_name
-from weft.engine.sinks import parquet
+from weft.engine.sinks import ParquetSink, parquet
 from weft.engine.what_if import what_if
 from weft.errors import InvalidSetting, UnknownQuery
 from weft.plan.changelog import QueryId
@@ -116,17 +116,16 @@ class Service:
         with self._creating:
             self.quotas.create(tenant, len(wanted), live=len(self.queries(tenant)))
             named = [(self._full_name(tenant, each.name), each.sql) for each in wanted]
-            created = self.engine.create_many(named)
-        for query, each in zip(created, wanted, strict=True):
-            if each.deliver:
-                self._deliver(query)
-        return created
+            delivered = {name for (name, _), each in zip(named, wanted, strict=True) if each.deliver}
+            return self.engine.create_many(
+                named, sink=lambda query: self._sink(query) if query.name in delivered else None
+            )
 
-    def _deliver(self, query: Query) -> None:
+    def _sink(self, query: Query) -> ParquetSink:
         assert self.config.server.sinks is not None, "asked before"
         owner = self.tenants.owner(query.name)
         # Names have no slashes and do not begin with a dot: the path stays below the folder.
-        query.deliver_to(parquet(self.config.server.sinks / owner / f"{query.name}-{query.id}"))
+        return parquet(self.config.server.sinks / owner / f"{query.name}-{query.id}")
 
     def _full_name(self, tenant: Tenant, name: str | None) -> str:
         """In the engine; queries without a name are numbered, for each tenant by itself."""

@@ -6,6 +6,7 @@ Everything is real but the engine around it, which would need Spark: batches are
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -55,9 +56,8 @@ class Alone:
         self.deliveries.restore()
 
     def create(self, sql: str, *, sink: Sink, name: str | None = None) -> Query:
-        query = self.query_by_id(self.core.submit(create=[(name, bind(sql, self.core.streams))]).created[0][0])
-        query.deliver_to(sink)
-        return query
+        request = self.deliveries.create([(name, bind(sql, self.core.streams))], lambda _: sink)
+        return self.query_by_id(request.created[0][0])
 
     def query_by_id(self, query: QueryId) -> Query:
         return Query(cast(Engine, self), query, self.core.roster.name_of(query), None)
@@ -268,6 +268,90 @@ def test_a_sink_of_a_query_that_never_lived_is_forgotten(opened: Opened, tmp_pat
     opened.engine.stop()
     assert files_of(tmp_path / "out") == {part(0): [7]}
     assert files_of(tmp_path / "lost") == {}
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize(("step", "lives"), [("note", False), ("claim", False), ("change", False), ("after", True)])
+def test_a_crash_leaves_a_query_with_its_sink_or_neither(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, lives: bool
+) -> None:
+    """Before this was so, a crash after the changelog's entry left a query that delivered nothing."""
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sending, "_forget", lambda *_: None)  # the dead do not tidy up
+        where: tuple[Any, str] = {
+            "note": (Directory, "write_json"),
+            "claim": (sending, "claim"),
+            "change": (Directory, "append_json"),
+            "after": (Core, "_fold_change"),
+        }[step]
+        patch.setattr(*where, die)
+        with pytest.raises(Killed):
+            opened.engine.create("SELECT x FROM a", name="q", sink=parquet(tmp_path / "out"))
+        opened.engine.core.directory.close()
+    opened.engine = Alone(tmp_path / "state")
+    assert set(opened.engine.core.roster.names) == ({"q"} if lives else set())
+    if not lives:
+        opened.engine.create("SELECT x FROM a WHERE x < 0", name="other", sink=parquet(tmp_path / "elsewhere"))
+        opened.engine.create("SELECT x FROM a", name="q", sink=parquet(tmp_path / "out"))
+    opened.engine.batch(0, 7)
+    opened.engine.stop()
+    assert files_of(tmp_path / "out") == {part(0): [7]}
+    assert not list((tmp_path / "out").rglob("*.tmp"))
+
+
+def test_nothing_is_created_if_one_of_the_sinks_cannot_be_had(opened: Opened, tmp_path: Path) -> None:
+    opened.engine.create("SELECT x FROM a", name="first", sink=parquet(tmp_path / "taken"))
+    bound = bind("SELECT x FROM a", opened.engine.core.streams)
+    with pytest.raises(InvalidSetting, match="is the sink of another query"):
+        opened.engine.deliveries.create(
+            [("free", bound), ("taken", bound)], lambda query: parquet(tmp_path / query.name)
+        )
+    assert set(opened.engine.core.roster.names) == {"first"}
+    opened.engine.create("SELECT x FROM a", name="again", sink=parquet(tmp_path / "free"))
+    opened.batch(0, 7)
+    opened.engine.stop()
+    assert files_of(tmp_path / "free") == files_of(tmp_path / "taken") == {part(0): [7]}
+
+
+def test_a_query_dropped_before_its_boundary_gives_its_directory_back(opened: Opened, tmp_path: Path) -> None:
+    opened.engine.core.begin(0, partitions=1)
+    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out")).drop()
+    opened.engine.core.abort()
+    wait_for(lambda: not list(opened.engine.core.directory.path("sinks").iterdir()))
+    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    opened.batch(0, 7)
+    opened.engine.stop()
+    assert files_of(tmp_path / "out") == {part(0): [7]}
+
+
+def test_a_directory_that_is_gone_holds_up_no_start(opened: Opened, tmp_path: Path) -> None:
+    query = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "disk" / "out"))
+    opened.engine.stop()
+    shutil.rmtree(tmp_path / "disk")
+    (tmp_path / "disk").write_text("not a directory")
+    opened.restart()
+    opened.batch(0, 7)
+    wait_for(lambda: opened.engine.deliveries.error_of(query.id))
+    (tmp_path / "disk").unlink()
+    wait_for(lambda: not opened.engine.deliveries.error_of(query.id))
+    assert files_of(tmp_path / "disk" / "out") == {part(0): [7]}
+
+
+def test_a_sink_that_cannot_be_had_leaves_the_one_there_is(opened: Opened, tmp_path: Path) -> None:
+    first = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "first"))
+    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "second"))
+    with pytest.raises(InvalidSetting, match="is the sink of another query"):
+        first.deliver_to(parquet(tmp_path / "second"))
+    opened.batch(0, 7)
+    opened.engine.stop()
+    assert files_of(tmp_path / "first") == {part(0): [7]}
 
 
 def test_relative_paths_stay_where_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
