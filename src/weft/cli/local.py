@@ -6,7 +6,7 @@ Queries created and streams declared here are durable, and in effect from the ne
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -16,6 +16,7 @@ from weft.engine import Query as Handle
 from weft.engine.analysis import check_types
 from weft.engine.core import Core
 from weft.engine.registry import check_name
+from weft.engine.sinks import Sink
 from weft.engine.streams import declare_stream, files
 from weft.errors import DuplicateStream, EngineStopped, InvalidSetting, InvalidStream
 from weft.plan.changelog import QueryId
@@ -65,7 +66,8 @@ class _IdleEngine:
     def check(self, sql: str) -> BoundQuery:
         return check_types(bind(sql, self.core.streams), self.core.streams, self.spark)
 
-    def create_many(self, queries: Sequence[tuple[str, str]]) -> list[Handle]:
+    def create_many(self, queries: Sequence[tuple[str, str]], *, sink: Callable[[Handle], Sink | None]) -> list[Handle]:
+        # A path has no folder for sinks (`Service.create` refuses to deliver), so there are none to ask `sink` for.
         request = self.core.submit(create=[(check_name("query", name), self.check(sql)) for name, sql in queries])
         return [self.query_by_id(query) for query, _, _ in request.created]
 

@@ -29,6 +29,11 @@ from weft.state.directory import Directory
 from weft.state.journal import Journal, Manifest
 
 CHECKPOINT_EVERY = 50
+Prepare = Callable[[Request], None]
+
+
+def _nothing(_: Request) -> None:
+    """Nothing is to be prepared."""
 
 
 class Core:
@@ -58,7 +63,7 @@ class Core:
         *,
         create: Sequence[tuple[str | None, BoundQuery]] = (),
         drop: Sequence[QueryId] = (),
-        prepare: Callable[[Request], None] | None = None,
+        prepare: Prepare = _nothing,
     ) -> Request:
         """Ask for queries to be created (name or None, bound) and dropped together, all or nothing.
 
@@ -75,11 +80,10 @@ class Core:
             if request is not None:
                 self._take_up(request)
 
-    def _take_up(self, request: Request, prepare: Callable[[Request], None] | None = None) -> Request:
+    def _take_up(self, request: Request, prepare: Prepare = _nothing) -> Request:
         """Put it into effect, unless a batch is running."""
         try:
-            if prepare is not None:
-                prepare(request)
+            prepare(request)
             if self.running is None:
                 self._apply_pending()
         except BaseException:
@@ -220,21 +224,13 @@ class Core:
             self.inventory.load(saved)
             self.max_times = saved["max_times"]
             self.next_batch = last + 1
-        changes = list(self._journal.changes(after=last))
-        for manifest in self._journal.manifests():
-            if manifest.batch <= last:
-                if saved is not None and manifest.batch >= saved["first_result"]:
-                    self.inventory.add_result(manifest)
-                continue
-            if manifest.batch != self.next_batch:
-                raise StateCorrupt(
-                    f"manifest of batch {self.next_batch} is missing", hint="Restore the state directory from a copy."
-                )
-            while changes and changes[0].batch <= manifest.batch:
-                self._fold_change(changes.pop(0))
-            self._fold_manifest(manifest)
-        for change in changes:
-            self._fold_change(change)
+        for entry in self._journal.history(after=last):
+            if isinstance(entry, Change):
+                self._fold_change(entry)
+            elif entry.batch > last:
+                self._fold_manifest(entry)
+            elif saved is not None and entry.batch >= saved["first_result"]:
+                self.inventory.add_result(entry)
         self.inventory.trim_again()
         # What was garbage before the restart is garbage still, and its files are gone: forget it first.
         self._collect()

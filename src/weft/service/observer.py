@@ -223,7 +223,8 @@ class Observer:
 
     def _forget(self, live: Iterable[QueryId]) -> None:
         """Figures of queries that ended, beyond the latest thousand."""
-        gone = [query for query in self._queries if query not in set(live)]
+        staying = set(live)
+        gone = [query for query in self._queries if query not in staying]
         for query in gone[: max(0, len(gone) - 1000)]:
             del self._queries[query]
 

@@ -7,10 +7,12 @@ everything before it. Older manifests are packed, many to a file, because result
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from weft.errors import StateCorrupt
 from weft.plan.changelog import Change, Failure, QueryId, QueryRecord, Slots
 from weft.plan.key import StoreId
 from weft.state.bucket import Bucket
@@ -154,6 +156,23 @@ class Journal:
                     if manifest.batch > seen:
                         seen = manifest.batch
                         yield manifest
+
+    def history(self, *, after: int) -> Iterator[Change | Manifest]:
+        """Retained manifests up to batch `after`, then all changes and manifests later than it in their order.
+
+        Raises StateCorrupt where a later batch is missing.
+        """
+        changes = deque(self.changes(after=after))
+        for manifest in self.manifests():
+            if manifest.batch > after + 1:
+                raise StateCorrupt(
+                    f"manifest of batch {after + 1} is missing", hint="Restore the state directory from a copy."
+                )
+            while changes and changes[0].batch <= manifest.batch:
+                yield changes.popleft()
+            yield manifest
+            after = max(after, manifest.batch)
+        yield from changes
 
     def write_checkpoint(self, batch: int, value: dict[str, Any]) -> None:
         """Sum up everything up to `batch`; older checkpoints and changelogs go."""
