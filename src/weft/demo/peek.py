@@ -27,7 +27,7 @@ def batches_from(engine: Engine, first: int) -> tuple[list[Manifest], list[Reade
     """The batches committed from `first` on, and the queries that were live in some of them."""
     core = engine.core
     with core.lock:
-        fresh = [manifest for manifest in core.inventory.results if manifest.batch >= first]
+        fresh = core.inventory.results_of(first)
         if not fresh:
             return [], []
         records = [r for r in core.roster.records.values() if r.ended is None or r.ended > first]

@@ -112,7 +112,7 @@ class Delivery:
     def _deliver(self) -> bool:
         """Everything that is committed; False if the sink failed."""
         with self._core.lock:
-            batches = [m.batch for m in self._core.inventory.results if m.batch >= self.delivered]
+            batches = [manifest.batch for manifest in self._core.inventory.results_of(self.delivered)]
         try:
             self.claim()
             for batch in batches:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from weft.optimize.weave import places_of
@@ -19,6 +21,7 @@ from weft.state.journal import Manifest
 from weft.state.reach import Horizons, horizons, is_reachable
 
 Live = Mapping[QueryId, LiveQuery]
+_batch = attrgetter("batch")
 
 _TRIMMED = "trimmed.json"
 
@@ -67,6 +70,11 @@ class Inventory:
         """A batch whose results can be read."""
         self.results.append(manifest)
         self._references.update(manifest.result_files())
+
+    def results_of(self, first: int, last: int | None = None) -> list[Manifest]:
+        """Retained manifests of batches first … last − 1; the log is in order and may be long."""
+        begin = bisect_left(self.results, first, key=_batch)
+        return self.results[begin : None if last is None else bisect_left(self.results, last, lo=begin, key=_batch)]
 
     def merges(self, live: Live, streams: Mapping[str, Stream]) -> tuple[tuple[str, ...], ...]:
         """Small buckets that the next batch should merge."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from weft.engine.engine import Engine
     from weft.engine.roster import Request
     from weft.engine.sinks import Sink
+    from weft.state.journal import Manifest
 
 _log = logging.getLogger("weft")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -145,6 +146,15 @@ class Query:
 
     def read(self, first: int, last: int | None = None) -> tuple[Reading, Sequence[Chunk]]:
         """How to read this query's rows, and where they are, for batches first … last − 1."""
+        reading, manifests = self._log(first, last)
+        return reading, list(chunks_of(reading, manifests))
+
+    def batches(self, first: int, last: int) -> list[int]:
+        """Those of the batches first … last − 1 that may hold rows of it."""
+        reading, manifests = self._log(first, last)
+        return [manifest.batch for manifest in manifests if any(chunks_of(reading, [manifest]))]
+
+    def _log(self, first: int, last: int | None) -> tuple[Reading, Sequence[Manifest]]:
         with self._core.lock:
             record = self._record
             query = self._core.roster.bound_query(self.id)
@@ -152,10 +162,7 @@ class Query:
                 record = QueryRecord(self.id, self.name, query.sql, 0, self._core.next_batch, None, ended=0)
             data = str(self._core.directory.path("data"))
             reading = plan_reading(record, query, self._core.streams, data=data)
-            manifests = [
-                m for m in self._core.inventory.results if first <= m.batch and (last is None or m.batch < last)
-            ]
-        return reading, list(chunks_of(reading, manifests))
+            return reading, self._core.inventory.results_of(first, last)
 
     def deliver_to(self, sink: Sink) -> None:
         """Send every row committed from the query's creation on to a sink."""

@@ -19,6 +19,8 @@ from weft.service.views import columns_of
 BEAT = 15.0
 """Seconds after which a connection on which nothing happens says so."""
 _LONGEST_PAUSE = 5.0
+_FAR = 1000
+"""Batches."""
 _ENDED = ("dropped", "failed")
 
 
@@ -54,7 +56,7 @@ class Followers:
             while not self.stopped:
                 rung, state = self._bell.rung, query.state
                 try:
-                    batches, following = batches_with_rows(core, query, cursor)
+                    batches, following = await self._look(query, cursor)
                     for batch in batches:
                         async for text in self._rows(tenant, query, batch=batch, skip=cursor.skip_in(batch)):
                             yield text
@@ -74,6 +76,16 @@ class Followers:
                     yield HEARTBEAT
         finally:
             self.count -= 1
+
+    async def _look(self, query: Query, cursor: Cursor) -> tuple[list[int], int]:
+        """Batches to read from; a look far back takes a while, which nobody else who follows should feel."""
+        core = self._service.engine.core
+        far = core.next_batch - cursor.batch > _FAR
+        return (
+            await asyncio.to_thread(batches_with_rows, core, query, cursor)
+            if far
+            else batches_with_rows(core, query, cursor)
+        )
 
     async def _rows(self, tenant: Tenant, query: Query, *, batch: int, skip: int) -> AsyncIterator[str]:
         rows, said = await self._read(query, batch), False

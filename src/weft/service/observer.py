@@ -149,7 +149,7 @@ class Observer:
             with core.lock:
                 if core.next_batch == self._seen:
                     core.committed.wait(_PATIENCE)
-                fresh = [m for m in core.inventory.results if m.batch >= self._seen]
+                fresh = core.inventory.results_of(self._seen)
                 flows = dict(core.planning.flows)
             if fresh and not self._stop.is_set():
                 self._take(fresh, flows)

@@ -116,7 +116,7 @@ def batches_with_rows(core: Core, query: Query, cursor: Cursor) -> tuple[list[in
             f'rows of query "{query.name}" before batch {kept} are not kept any more',
             hint=f"Read on from cursor {kept}, or set engine.keep_results to more.",
         )
-    return list(range(first, last)), following
+    return query.batches(first, last), following
 
 
 def _texts(query: Query, batch: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -26,7 +27,8 @@ from weft.service.views import Views, columns_of
 
 _GIVEN = re.compile(r"q(\d+)")
 """Names of queries that were given none."""
-_LIVE = ("pending", "live")
+_PATIENCE = 2.0
+"""Seconds after which a page ends, with the rows it has: rare ones may be many batches apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +172,14 @@ class Service:
         self.quotas.check_rows(tenant)
         state = query.state
         batches, following = batches_with_rows(self.engine.core, query, after)
-        rows, cursor = list[str](), after
+        rows, cursor, deadline = list[str](), after, time.monotonic() + _PATIENCE
         for batch in batches:
             skip = after.skip_in(batch)
             texts = self.reader.batch(query, batch).texts[skip:]
             taken = texts[: limit - len(rows)]
             rows += taken
             cursor = Cursor(batch + 1) if len(taken) == len(texts) else Cursor(batch, skip + len(taken))
-            if len(rows) >= limit:
+            if len(rows) >= limit or time.monotonic() > deadline:
                 break
         else:
             cursor = max(cursor, Cursor(following))

@@ -93,6 +93,13 @@ def test_trimming_leaves_what_the_state_still_needs(inventory: Inventory) -> Non
     assert there(inventory) == {"0/x"}
 
 
+def test_the_log_is_read_from_anywhere(inventory: Inventory) -> None:
+    put(inventory, *(manifest(batch) for batch in range(6)))
+    inventory.trim(2)
+    for first, last, expected in ((0, None, [2, 3, 4, 5]), (3, 5, [3, 4]), (4, 4, []), (6, None, []), (0, 2, [])):
+        assert [each.batch for each in inventory.results_of(first, last)] == expected
+
+
 def test_merged_buckets_go_unless_results_need_them(inventory: Inventory) -> None:
     put(inventory, manifest(0, bucket("0/x", 0), bucket("0/y", 1)), manifest(1, needs=("0/y",)))
     put(inventory, manifest(2, bucket("2/m", 1, epoch=2), merged_away=("0/x", "0/y")))

@@ -95,6 +95,20 @@ def test_rows_that_are_not_kept_are_a_gap(made: tuple[Service, Here]) -> None:
     run(made, test)
 
 
+def test_a_look_far_back_finds_the_same(made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch) -> None:
+    service, host = made
+    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
+    for number in range(3):
+        host.batch(a=rows((number, 1, number)))
+    monkeypatch.setattr("weft.service.follow._FAR", 1)
+
+    async def test(followers: Followers, bell: Bell) -> None:
+        found = await take(followers.follow(EVERYBODY, query, Cursor(0)), 4)
+        assert [data["rows"] for _, _, data in found[1:]] == [[[0]], [[1]], [[2]]]
+
+    run(made, test)
+
+
 def test_a_quota_slows_only_its_tenant(made: tuple[Service, Here]) -> None:
     service, host = made
     slow = Tenant("slow", admin=False, limits=Limits(result_rows_per_second=1000))

@@ -143,10 +143,10 @@ class WeftSystem:
     def _manifest(self, batch: int) -> Manifest:
         core = self._engine.core
         with core.lock:
-            found = next((each for each in core.inventory.results if each.batch == batch), None)
-        if found is None:
+            found = core.inventory.results_of(batch, batch + 1)
+        if not found:
             raise RuntimeError(f"batch {batch} was freed before it was read out")
-        return found
+        return found[0]
 
     def _committed(self) -> Iterator[int]:
         """The numbers of batches as they are committed, until the end and all that are committed then."""
