@@ -31,6 +31,7 @@ def test_a_valid_query_shows_its_columns_and_what_it_would_share(page: Page, ser
     page.one("#verdict.good", "3 columns")
     page.one(".what-if .columns", "length")
     page.one(".what-if .badge.shared")
+    page.one(".what-if .cost", "Adds 0 rows/s of work, 100 % less")
     assert page.all(".what-if .badge.new") == [], "a join like theirs needs no operator of its own"
     page.click(".what-if summary", "Plan as text")
     page.one(".what-if pre", "shared with")
@@ -42,6 +43,7 @@ def test_operators_that_nobody_has_yet_are_new(page: Page, service: Service) -> 
     page.type("#sql", JOIN.format(price=1))
     page.one(".what-if .badge.new")
     page.one(".what-if .badge.shared")
+    page.one(".what-if .cost", "of work")
 
 
 def test_a_query_is_created_with_the_keyboard_only(page: Page, service: Service) -> None:

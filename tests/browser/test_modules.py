@@ -39,6 +39,13 @@ def test_durations_have_the_unit_that_suits_them(page: Page, value: float | None
     assert _call(page, "format", "duration", value) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0 %"), (0.004, "under 1 %"), (0.5, "50 %"), (0.999, "over 99 %"), (1, "100 %")]
+)
+def test_shares_are_whole_percents(page: Page, value: float, text: str) -> None:
+    assert _call(page, "format", "percent", value) == text
+
+
 @pytest.mark.parametrize(("most", "last"), [(0, 1), (7, 8), (95, 100), (1300, 1500)])
 def test_axes_end_at_round_numbers(page: Page, most: float, last: float) -> None:
     ticks = _call(page, "plot", "scale", most)

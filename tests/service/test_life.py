@@ -45,6 +45,7 @@ def test_a_join_is_explained_with_what_it_shares(service: Service, client: Clien
     before = client.post("/v1/what-if", {"sql": text.format(2000)}, expect=200)
     assert {each["kind"] for each in before["operators"]} == {"stream", "selection", "store", "join"}
     assert not any(each["new"] for each in before["operators"])
+    assert before["cost_added"] == 0 <= before["cost_alone"]
     fresh = client.post("/v1/what-if", {"sql": text.format(2000).replace("a.k = b.k", "a.v = b.v")}, expect=200)
     assert {each["kind"] for each in fresh["operators"] if each["new"]} == {"store", "join"}
     client.create(text.format(2000), "second-join")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -186,6 +187,17 @@ def _last_of(plan: SharedPlan, live: LiveQuery) -> Iterable[str]:
         found = [f"join:{join.id}" for join in plan.joins if join.slots & mine]
         found += [f"join:{join.id}" for join in plan.session_joins if join.slots & mine]
     return found or [f"store:{store.id}" for store in plan.stores if store.slots & mine]
+
+
+def rates_through(batches: Sequence[tuple[float, Mapping[str, int]]]) -> dict[str, float]:
+    """Rows per second at each node, from batches in a row: when each was committed, and its `rows_through`."""
+    if len(batches) < 2:
+        return {}
+    total: Counter[str] = Counter()
+    for _, rows in batches[1:]:
+        total.update(rows)
+    seconds = max(batches[-1][0] - batches[0][0], 1e-3)
+    return {node: count / seconds for node, count in total.items()}
 
 
 def rows_through(manifest: Manifest, flows: Mapping[str, tuple[int, int]]) -> dict[str, int]:

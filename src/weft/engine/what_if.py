@@ -1,17 +1,21 @@
-"""What creating a query would add to the shared plan: which operators are there already, and which would be new."""
+"""What creating a query would add to the shared plan: which operators are there already, which would be new, and what
+they would have to do."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.engine.core import Core
-from weft.engine.graph import Kind, Node, plan_graph
-from weft.engine.reports import RATE_BATCHES, rates_of
+from weft.engine.graph import Graph, Kind, Node, plan_graph, rates_through, rows_through
+from weft.engine.reports import RATE_BATCHES
 from weft.optimize.weave import choose_route, routes_of
 from weft.plan.changelog import NO_SLOTS, LiveQuery, QueryId, QueryRecord, free_slots, slots_of
 from weft.plan.query import BoundQuery
 
 _NEW = QueryId("new")
+_COUNTED = (Kind.STREAM, Kind.STORE, Kind.JOIN, Kind.AGGREGATE)
+"""Operators of which rows are counted; through a selection go those of its stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,9 @@ class WhatIf:
     """With those who use them now."""
     streams: tuple[str, ...]
     rows_per_second: float
-    """Of the streams it reads: what the new operators would see at most."""
+    """Of the streams it reads."""
+    takes: Mapping[str, float]
+    """Rows per second that come to each of the operators; of one that is not there yet what it would take at most."""
 
     @property
     def new(self) -> frozenset[str]:
@@ -31,15 +37,26 @@ class WhatIf:
         return frozenset(node.id for node in self.nodes if not node.slots)
 
     @property
+    def cost_alone(self) -> float:
+        """Rows per second that its operators would take in together if it were the only query."""
+        return sum(self.takes.values())
+
+    @property
+    def cost_added(self) -> float:
+        """The part of it that nobody takes in yet: its marginal cost."""
+        return sum(self.takes[node] for node in self.new)
+
+    @property
     def text(self) -> str:
         """In words: what is shared, what is new."""
         lines = [
             f"reads {', '.join(self.streams)}: {self.rows_per_second:,.0f} rows per second",
             f"{len(self.nodes) - len(self.new)} of {len(self.nodes)} operators are there already",
+            f"adds {self.cost_added:,.0f} rows per second of work; alone it would be {self.cost_alone:,.0f}",
         ]
         for node in self.nodes:
             shared = f"shared with {_count(node)}" if node.id not in self.new else "new"
-            lines.append(f"  {node.kind} {node.title}: {shared}")
+            lines.append(f"  {node.kind} {node.title}: {shared}, {self.takes[node.id]:,.0f} rows per second")
         return "\n".join(lines)
 
 
@@ -52,18 +69,40 @@ def what_if(core: Core, query: BoundQuery) -> WhatIf:
     """What this query would add now; nothing is changed."""
     with core.lock:
         streams, live, before = dict(core.streams), list(core.roster.live.values()), core.plan
-        results = list(core.inventory.results[-RATE_BATCHES:])
+        results = core.inventory.results[-RATE_BATCHES:]
+        through = [(each.at, rows_through(each, core.planning.flows)) for each in results]
     slot = free_slots(slots_of(each.slot for each in live), 1)[0]
     record = QueryRecord(_NEW, _NEW, query.sql, slot, 0, None, choose_route(query, routes_of(live)))
     there = plan_graph(before, streams)
     imagined = core.planning.imagine([*live, LiveQuery(record, query)], streams, results)
-    mine = [node for node in plan_graph(imagined, streams).of(slot) if node.kind is not Kind.QUERY]
+    graph = plan_graph(imagined, streams)
+    mine = [node for node in graph.of(slot) if node.kind is not Kind.QUERY]
     used = {node.id: node.slots for node in there.nodes.values()}
+    seen = rates_through(through)
+    if seen:  # whatever is there and has no rows has none
+        seen = {node.id: 0.0 for node in there.nodes.values() if node.slots and node.kind in _COUNTED} | seen
     names = tuple(dict.fromkeys(relation.stream for relation in query.relations))
-    rates = rates_of(results)
     return WhatIf(
         query=query,
         nodes=tuple(replace(node, slots=used.get(node.id, NO_SLOTS)) for node in mine),
         streams=names,
-        rows_per_second=sum(rates.get(name, 0.0) for name in names),
+        rows_per_second=sum(seen.get(f"stream:{name}", 0.0) for name in names),
+        takes=_takes(graph, [node.id for node in mine], seen),
     )
+
+
+def _takes(graph: Graph, mine: Sequence[str], seen: Mapping[str, float]) -> dict[str, float]:
+    """What comes to each operator: what those before it give, or take where it is not known what they give."""
+    sources: dict[str, list[str]] = {node: [] for node in mine}
+    for source, node in graph.edges:
+        if source in sources and node in sources:
+            sources[node].append(source)
+    takes: dict[str, float] = {}
+
+    def take(node: str) -> float:
+        if node not in takes:
+            gives = [seen.get(source, take(source)) for source in sources[node]]
+            takes[node] = sum(gives) if gives else seen.get(node, 0.0)
+        return takes[node]
+
+    return {node: take(node) for node in mine}

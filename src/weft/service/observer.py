@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from weft.engine import BatchSummary, Engine
 from weft.engine.counts import count_rows
-from weft.engine.graph import rows_through
+from weft.engine.graph import rates_through, rows_through
 from weft.plan.changelog import LiveQuery, QueryId
 from weft.runtime.read import Reading, plan_reading
 from weft.state.journal import Manifest
@@ -123,23 +123,13 @@ class Observer:
         """What is known of a stream."""
         with self._lock:
             totals = self._streams.get(name, Counter())
-            rate = self._rates().get(f"stream:{name}", 0.0)
+            rate = rates_through(list(self._through)).get(f"stream:{name}", 0.0)
         return StreamFigures(totals["rows"], rate, totals["late"], totals["bad_files"])
 
     def rates(self) -> dict[str, float]:
         """Rows per second through each operator, by its id."""
         with self._lock:
-            return self._rates()
-
-    def _rates(self) -> dict[str, float]:
-        points = list(self._through)
-        if len(points) < 2:
-            return {}
-        seconds = max(points[-1][0] - points[0][0], 1e-3)
-        total: Counter[str] = Counter()
-        for _, rows in points[1:]:
-            total.update(rows)
-        return {node: count / seconds for node, count in total.items()}
+            return rates_through(list(self._through))
 
     # ---- what its thread does
 

@@ -123,6 +123,7 @@ class Imagined(Operator):
     """An operator that a query would use."""
 
     new: bool
+    takes: float
 
 
 class WhatIf(TypedDict):
@@ -132,6 +133,8 @@ class WhatIf(TypedDict):
     notices: list[str]
     operators: list[Imagined]
     rows_per_second: float
+    cost_alone: float
+    cost_added: float
     text: str
 
 

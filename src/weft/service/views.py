@@ -130,8 +130,13 @@ class Views:
         return {
             "columns": columns_of(found.query),
             "notices": list(found.query.notices),
-            "operators": [{**self._operator(node, names, rates), "new": node.id in found.new} for node in found.nodes],
+            "operators": [
+                {**self._operator(node, names, rates), "new": node.id in found.new, "takes": found.takes[node.id]}
+                for node in found.nodes
+            ],
             "rows_per_second": found.rows_per_second,
+            "cost_alone": found.cost_alone,
+            "cost_added": found.cost_added,
             "text": found.text,
         }
 

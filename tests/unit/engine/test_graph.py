@@ -100,6 +100,30 @@ def test_what_a_query_would_add(harness: CoreHarness) -> None:
     assert len(harness.core.roster.live) == 1
 
 
+def test_what_it_would_cost(harness: CoreHarness) -> None:
+    """Two streams of the same rate r: reading, selecting and storing take r each, the join takes both."""
+    harness.create(JOIN, "there")
+    for second in range(3):
+        harness.batch({"a": [rows((second, 1, 5))], "b": [rows((second, 1, 5))]})
+    shared = what_if(harness.core, bind(JOIN, harness.core.streams))
+    assert shared.cost_added == 0
+    assert shared.cost_alone == pytest.approx(4 * shared.rows_per_second)
+    other = what_if(harness.core, bind(JOIN.replace("p.k = q.k", "p.x = q.x"), harness.core.streams))
+    assert {node.kind for node in other.nodes if node.id in other.new} == {Kind.STORE, Kind.JOIN}
+    assert other.cost_alone == pytest.approx(4 * other.rows_per_second)
+    assert other.cost_added == pytest.approx(2 * other.rows_per_second)
+    assert f"adds {other.cost_added:,.0f} rows per second of work" in other.text
+
+
+def test_a_store_without_rows_gives_none(harness: CoreHarness) -> None:
+    harness.create("SELECT x FROM a WHERE x > 100", "rare")
+    for second in range(3):
+        harness.batch({"a": [rows((second, 1, 5))]})
+    found = what_if(harness.core, bind("SELECT x FROM a WHERE x > 50", harness.core.streams))
+    assert found.cost_added == 0
+    assert found.takes["stream:a"] > 0
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_what_if_agrees_with_what_comes(harness: CoreHarness, name: str) -> None:
     harness.create(QUERIES["selection"], "other")

@@ -31,6 +31,14 @@ export function rate(value) {
   return isNumber(value) ? `${compact(value)} rows/s` : NOTHING;
 }
 
+/** 0.934 → "93 %"; never all or nothing unless it is. */
+export function percent(share) {
+  if (!isNumber(share)) return NOTHING;
+  const whole = Math.round(share * 100);
+  if (whole === 100 && share < 1) return "over 99 %";
+  return whole === 0 && share > 0 ? "under 1 %" : `${whole} %`;
+}
+
 /** Seconds as ms, s, min or h. */
 export function duration(seconds) {
   if (!isNumber(seconds)) return NOTHING;

@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { debounce, fill, h } from "../dom.js";
 import { SqlEditor, lineOf } from "../editor.js";
 import { examples } from "../examples.js";
-import { counted, rate } from "../format.js";
+import { counted, percent, rate } from "../format.js";
 import {
   announce,
   columnList,
@@ -142,14 +142,14 @@ class Editor {
     fill(this.verdict, h("p", {}, text), (more ?? []).filter(Boolean).map((line) => h("p", { class: "hint" }, line)));
   }
 
-  #show({ columns, notices, operators, rows_per_second, text }) {
+  #show({ columns, notices, operators, cost_alone, cost_added, text }) {
     const used = operators.filter(({ kind }) => kind !== "query");
     const fresh = used.filter((operator) => operator.new);
     const shared = used.length - fresh.length;
     fill(
       this.panel,
       h("p", {}, h("b", {}, `${shared} shared, ${fresh.length} new`), ` of ${counted(used.length, "operator")}`),
-      muted(`Its streams bring ${rate(rows_per_second)}.`),
+      h("p", { class: "cost" }, costText(cost_added, cost_alone)),
       (notices ?? []).map((notice) => h("p", { class: "notice" }, notice)),
       h("ul", { class: "operators" }, used.map(operatorItem)),
       h("h3", {}, "Output columns"),
@@ -204,8 +204,16 @@ function muted(text) {
   return h("p", { class: "muted" }, text);
 }
 
+/** The marginal cost of a query, beside what it would cost without the others. */
+function costText(added, alone) {
+  if (!alone) return "What it costs is known once its streams have rows.";
+  const saved = 1 - added / alone;
+  const rest = saved > 0 ? `, ${percent(saved)} less than the ${rate(alone)} it would be alone` : ": nothing of it is shared";
+  return [h("b", {}, `Adds ${rate(added)} of work`), `${rest}.`];
+}
+
 function operatorItem(operator) {
-  const used = operator.new ? "for this query only" : `with ${usedBy(operator)}`;
+  const used = operator.new ? `${rate(operator.takes)}, for this query only` : `with ${usedBy(operator)}`;
   const word = operator.new ? "new" : "shared";
   return h("li", {}, h("span", { class: `badge ${word}` }, word), operatorText(operator, used));
 }
