@@ -208,8 +208,8 @@ function muted(text) {
 function costText(added, alone) {
   if (!alone) return "What it costs is known once its streams have rows.";
   const saved = 1 - added / alone;
-  const rest = saved > 0 ? `, ${percent(saved)} less than the ${rate(alone)} it would be alone` : ": nothing of it is shared";
-  return [h("b", {}, `Adds ${rate(added)} of work`), `${rest}.`];
+  const than = `, ${percent(saved)} less than the ${rate(alone)} it would be alone.`;
+  return [h("b", {}, `Adds ${rate(added)} of work`), saved > 0 ? than : ": nothing of it is shared."];
 }
 
 function operatorItem(operator) {
