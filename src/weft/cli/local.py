@@ -15,6 +15,7 @@ from weft.engine import Engine
 from weft.engine import Query as Handle
 from weft.engine.analysis import check_types
 from weft.engine.core import Core
+from weft.engine.deliveries import give_back
 from weft.engine.registry import check_name
 from weft.engine.sinks import Sink
 from weft.engine.streams import declare_stream, files
@@ -222,10 +223,11 @@ def _open(path: Path) -> Service:
     except PermissionError as error:
         raise InvalidSetting(f'state directory "{path}" cannot be opened', detail=f"{error}.") from error
     try:
-        engine = cast("Engine", _IdleEngine(Core(directory)))
+        core = Core(directory)
+        give_back(core)
     except BaseException:
         directory.close()
         raise
-    config = Config(engine=EngineSection(path=path))
+    engine, config = cast("Engine", _IdleEngine(core)), Config(engine=EngineSection(path=path))
     host = cast("EngineHost", SimpleNamespace(engine=engine, observer=_Kept(engine)))
     return Service(config, host, Tenants({}, ()))

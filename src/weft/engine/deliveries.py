@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from weft.engine.core import Core
 from weft.engine.roster import Request
 from weft.engine.sinks import ParquetSink, Sink, claim, hand_over, release
 from weft.plan.changelog import QueryId
@@ -150,6 +151,17 @@ def _forget(directory: Directory, query: QueryId) -> None:
     directory.path("sinks", query + ".json").unlink(missing_ok=True)
 
 
+def _noted(directory: Directory) -> list[QueryId]:
+    return [QueryId(path.stem) for path in directory.path("sinks").glob("q*.json")]
+
+
+def give_back(core: Core) -> None:
+    """After a crash: give back the sinks of queries that never were in effect. To be called before any is created."""
+    for query in _noted(core.directory):
+        if query not in core.roster.records:
+            _forget(core.directory, query)
+
+
 class Deliveries:
     """All sinks of an engine; remembers how far each has got."""
 
@@ -194,12 +206,11 @@ class Deliveries:
 
     def restore(self) -> None:
         """Attach again what needs nothing from the user's program."""
-        directory = self._engine.core.directory
-        for path in directory.path("sinks").glob("q*.json"):
-            saved, query = directory.read_json("sinks", path.name), QueryId(path.stem)
-            if query not in self._engine.core.roster.records:
-                _forget(directory, query)
-            elif saved and "parquet" in saved:
+        core = self._engine.core
+        give_back(core)
+        for query in _noted(core.directory):
+            saved = core.directory.read_json("sinks", query + ".json")
+            if saved and "parquet" in saved:
                 # If its directory cannot be had now, that is this delivery's error and nobody else's.
                 self._begin(Delivery(self._engine, self._engine.query_by_id(query), ParquetSink(saved["parquet"])))
 

@@ -31,7 +31,7 @@ from weft.kernels.cell_kernels import (
     number_small,
     repeat_details,
 )
-from weft.kernels.words import Longs, unify
+from weft.kernels.words import Longs, distinct, unify
 from weft.plan.aggregate import Function
 
 Array = npt.NDArray[Any]
@@ -63,7 +63,7 @@ LEAST, GREATEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Detail:
-    """Entries of cells, in the order of cells: a code and its weight each."""
+    """Entries of cells, in the order of cells: a code and its weight each, which is one for distinct words."""
 
     cells: Longs
     codes: Longs
@@ -164,12 +164,29 @@ def _reduce_detail(name: str, detail: Detail, source: Longs, target: Longs) -> D
     return merge_details(name, Detail(owners, detail.codes[rows], detail.weights[rows]))
 
 
+def _places(detail: Detail) -> tuple[int, int, Longs] | None:
+    """Cell and code of each entry as one number, which sorts much faster than two, with the least code and how many
+    there may be; None if that does not fit."""
+    least, span = int(detail.codes.min()), int(detail.codes.max()) - int(detail.codes.min()) + 1
+    if int(detail.cells.min()) < 0 or (int(detail.cells.max()) + 1) * span > _LARGEST_SPACE:
+        return None
+    return least, span, detail.cells * span + (detail.codes - least)
+
+
 def merge_details(name: str, detail: Detail) -> Detail:
     """One entry per cell and code, sorted by both: of several, distinct words keep one, registers the greatest,
     histograms the sum."""
     if len(detail.cells) == 0:
         return detail
-    order = np.lexsort((detail.codes, detail.cells))
+    places = _places(detail)
+    if places is not None:
+        least, span, keys = places
+        if np.all(keys[1:] > keys[:-1]):
+            return detail
+        if lane_kind(name) == "distinct":  # all weigh the same
+            keys = distinct(keys)
+            return Detail(keys // span, keys % span + least, np.ones(len(keys), np.int64))
+    order = np.lexsort((detail.codes, detail.cells)) if places is None else np.argsort(places[2])
     cells, codes, weights = detail.cells[order], detail.codes[order], detail.weights[order]
     first = np.ones(len(cells), np.bool_)
     first[1:] = (cells[1:] != cells[:-1]) | (codes[1:] != codes[:-1])
@@ -359,8 +376,12 @@ def number_slices(cells: Cells) -> tuple[Longs, Longs]:
     return numbers.astype(np.int64), edges
 
 
-def only_groups(cells: Cells, groups: Longs) -> Cells:
-    """The cells, all of which are of these groups, without the others."""
+def only_groups(cells: Cells, groups: Longs | None = None) -> Cells:
+    """The cells, all of which are of these groups, without the others; unless told, of those that have any."""
+    if groups is None:
+        used = np.zeros(cells.group_count, np.bool_)
+        used[cells.group] = True
+        groups = np.flatnonzero(used)
     numbers = np.full(cells.group_count, -1, np.int64)
     numbers[groups] = np.arange(len(groups))
     rows = pa.array(groups)

@@ -37,7 +37,7 @@ from weft.kernels.cells import (
     merge_details,
     reduce_lanes,
 )
-from weft.kernels.words import Flags, Longs
+from weft.kernels.words import Flags, Longs, distinct
 
 _AT_ONCE = 1 << 21
 _MOST_TARGETS = 1 << 23
@@ -75,7 +75,7 @@ class Closing:
 
 def closing_windows(slices: Longs, queries: Iterable[SlidingQuery], *, after: int | None, upto: int) -> list[Closing]:
     """Windows with after < end <= upto that hold one of the slices: no others can have a row."""
-    begins = np.unique(slices)
+    begins = distinct(slices)
     found: dict[tuple[int, int], list[int]] = {}
     by_shape: dict[tuple[int, int], list[SlidingQuery]] = {}
     for query in queries:
@@ -94,7 +94,7 @@ def closing_windows(slices: Longs, queries: Iterable[SlidingQuery], *, after: in
 def closing_wholes(starts: Longs, queries: Iterable[SlidingQuery], *, after: int | None, upto: int) -> list[Closing]:
     """Windows with after < end <= upto that begin at one of these times, where each cell is of one whole window; each
     is closed as the tick it begins with, since nothing that begins later is part of it."""
-    begins = np.unique(starts)
+    begins = distinct(starts)
     found: dict[int, list[int]] = {}
     for query in queries:
         ends, low = begins + query.size, _BEFORE_ALL if after is None else after
@@ -109,7 +109,7 @@ def _spelled_out(first: Longs, last: Longs) -> Longs:
     counts = np.maximum(last - first + 1, 0)
     ends = np.cumsum(counts)
     steps = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
-    return np.unique(np.repeat(first, counts) + steps)
+    return distinct(np.repeat(first, counts) + steps)
 
 
 def in_closing_order(closings: Iterable[Closing]) -> list[Closing]:
@@ -147,7 +147,7 @@ class WindowMerger:
 
     def slices(self) -> Longs:
         """Where its slices begin, each once."""
-        return np.unique(np.concatenate([part.slices[run] for part, run in self._run_parts()]))
+        return distinct(np.concatenate([part.slices[run] for part, run in self._run_parts()]))
 
     def _run_parts(self) -> Iterator[tuple[Cells, Longs]]:
         """Parts with where their runs of one slice begin."""

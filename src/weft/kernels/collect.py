@@ -34,7 +34,7 @@ from weft.kernels.cells import (
 )
 from weft.kernels.keys import hash_keys
 from weft.kernels.sketch import histogram_codes, hll_codes
-from weft.kernels.words import Longs, decimal_limbs, plain_numbers, to_doubles
+from weft.kernels.words import Longs, decimal_limbs, distinct, plain_numbers, to_doubles
 from weft.kernels.words import to_words as value_words
 from weft.plan.aggregate import Function
 
@@ -158,12 +158,12 @@ def _edges(times: Longs, windows: Sequence[tuple[int, int]]) -> Longs:
     offsets = sorted({(slide, offset % slide) for size, slide in windows for offset in (0, size)})
     if sum((last - first) // slide + 2 for slide, _ in offsets) <= _MOST_EDGES:
         grids = [np.arange(first - (first - offset) % slide, last + 1, slide) for slide, offset in offsets]
-        edges = np.unique(np.concatenate(grids))
+        edges = distinct(np.concatenate(grids))
         return edges[max(0, int(np.searchsorted(edges, first, side="right")) - 1) :]
     begins = np.full(len(times), GREATEST, np.int64)
     for slide, offset in offsets:
         np.maximum(begins, times - (times - offset) % slide, out=begins)
-    return np.unique(begins)
+    return distinct(begins)
 
 
 def _gather_runs(rows: Cells, gap: int, chosen: Longs, classes: Longs, sets: Words) -> Cells:

@@ -192,8 +192,7 @@ def _connect(call: Call, batch: Batch) -> Datum:
 def _case(call: Call, batch: Batch) -> Datum:
     """CASE: conditions in turn; branches that may raise only where they are chosen."""
     rows = batch.num_rows
-    wanted = arrow_type(call.type)
-    result = pa.nulls(rows, wanted)
+    result: Datum = pa.scalar(None, arrow_type(call.type))
     open_rows: Rows = np.ones(rows, np.bool_)
     *pairs, otherwise = call.args
     for condition, branch in zip(pairs[::2], pairs[1::2], strict=True):
@@ -214,11 +213,12 @@ def _coalesce(call: Call, batch: Batch) -> Datum:
     return result
 
 
-def _choose(branch: Expression, batch: Batch, chosen: Rows, result: pa.Array) -> pa.Array:
+def _choose(branch: Expression, batch: Batch, chosen: Rows, result: Datum) -> Datum:
+    """The branch in the chosen rows, which are NULL in the result so far."""
     if not chosen.any():
         return result
-    value = spread(_value_on(branch, batch, chosen), batch.num_rows)
-    return pc.if_else(pa.array(chosen), value, result)
+    value = _value_on(branch, batch, chosen)
+    return result if is_null_scalar(value) else pc.if_else(pa.array(chosen), value, result)
 
 
 def _value_on(expression: Expression, batch: Batch, rows: Rows) -> Datum:

@@ -53,6 +53,9 @@ def remainder(left: Datum, right: Datum, type_: pa.DataType) -> Datum:
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return remainder(spread(left, 1), spread(right, 1), type_)[0]
     rows = len(right) if isinstance(left, pa.Scalar) else len(left)
+    if isinstance(right, pa.Scalar) and right.as_py():  # one number for all rows, as usual
+        with np.errstate(invalid="ignore"):
+            return with_nulls_of(np.fmod(_numbers(left), _numbers(spread(right, 1))), type_, left)
     first, second = spread(left, rows), spread(right, rows)
     dividend, divisor = _numbers(first), _numbers(second)
     with np.errstate(invalid="ignore"):

@@ -24,6 +24,14 @@ _WIDEST_DECIMAL = 18
 _ALL_BUT_SIGN = np.int64(2**63 - 1)
 
 
+def distinct(values: Longs) -> Longs:
+    """The different values in order; `np.unique` makes a hash table first, and takes ten times as long with many."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class WordColumn:
     """One word per row; `valid` is None where no row is NULL; `dictionary` holds the values if words are numbers."""

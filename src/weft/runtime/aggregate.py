@@ -252,7 +252,7 @@ def _session_side(cells: Cells, rows: Longs, session: Longs, ended: Flags) -> Si
 
 def _write(each: AggregateClose, task: BatchTask, partition: int, made: Sequence[Cells]) -> WindowResult:
     cells = concat(made)
-    cells = only_groups(cells, np.unique(cells.group))
+    cells = only_groups(cells)
     path = task.new_file(f"w{partition}")
     size = write_slices(Path(task.data) / path, [cells], epoch=task.batch, words=cells.sets.shape[1])
     return WindowResult(path, each.aggregate.id, len(cells), size)

@@ -85,7 +85,7 @@ class CombinedCells:
         for store, parts in self._cells.items():
             side = self._program.slices[store].store.side
             cells = compact(concat([cells for cells, _ in parts])) if len(parts) > 1 else parts[0][0]
-            cells = only_groups(cells, np.unique(cells.group))
+            cells = only_groups(cells)
             span = (min(first for _, (first, _) in parts), max(last for _, (_, last) in parts))
             path = self._task.new_file(f"{store}-c{partition}")
             made.append(write_cells(cells, side, self._task, path=path, span=span))

@@ -195,7 +195,7 @@ class _Closing:
         self._closed.failures |= report.failures
         if made:
             cells = compact(concat(made)) if len(made) > 1 else made[0]
-            cells = only_groups(cells, np.unique(cells.group))
+            cells = only_groups(cells)
             first, last = windows[cells.slices].T
             cells = replace(cells, slices=first.copy(), lanes={**cells.lanes, LAST: last.copy()})
             path = self._task.new_file("s")

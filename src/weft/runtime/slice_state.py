@@ -66,7 +66,7 @@ def merge_slices(program: Program, task: BatchTask, partition: int, *, buckets: 
         return []
     cells = concat(parts)
     cells = _join_runs(cells, program, buckets[0].store) if side.session else compact(cells)
-    cells = only_groups(cells, np.unique(cells.group))
+    cells = only_groups(cells)
     span = (min(bucket.min_time for bucket in buckets), max(bucket.max_time for bucket in buckets))
     path = task.new_file(f"{side.store}-m{partition}")
     return [write_cells(cells, side, task, path=path, span=span)]

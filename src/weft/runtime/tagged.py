@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft.kernels.bitset import column_of, slots_of, to_mask, to_words
-from weft.kernels.evaluate import EvaluationError, evaluate
+from weft.kernels.evaluate import EvaluationError, batch_columns, evaluate
 from weft.kernels.evaluate_raises import may_raise
 from weft.kernels.keys import hash_keys
 from weft.plan.changelog import Slots
@@ -97,6 +97,8 @@ class Keys:
         self._wanted = wanted
         self._users = users
         self._everything = in_order and len(wanted) == rows.num_rows
+        self._columns: dict[str, pa.Array] = {}
+        """Those of the wanted rows: many parts read the same few, and a batch may have many others."""
 
     def reordered(self, order: Array | slice) -> Keys:
         """The same for some of the rows, or for all in another order."""
@@ -104,19 +106,24 @@ class Keys:
 
     def values(self, key: tuple[Any, ...]) -> list[pa.Array]:
         """Each part of a key for the wanted rows only: other rows may not be computable."""
-        names = [part.name for part in key if isinstance(part, Column)]
-        if self._everything and len(names) == len(key):
-            return [self._rows.column(name) for name in names]
-        if len(names) == len(key):
-            return list(self._rows.select(names).take(pa.array(self._wanted)).columns)
+        if all(isinstance(part, Column) for part in key):
+            return [self._column(part.name) for part in key]
         return [self._value(part) for part in key]
+
+    def _column(self, name: str) -> pa.Array:
+        if name not in self._columns:
+            column = self._rows.column(name)
+            self._columns[name] = column if self._everything else column.take(pa.array(self._wanted))
+        return self._columns[name]
 
     def _value(self, part: Expression) -> pa.Array:
         """A key part for the wanted rows; NULL where only queries without this part want the row."""
+        names = sorted(batch_columns(part)) or self._rows.schema.names[:1]  # a constant needs rows to be in
+        rows = pa.RecordBatch.from_arrays([self._column(name) for name in names], names=names)
         if part not in self._users:
-            return evaluate(part, self._rows.take(pa.array(self._wanted)))
+            return evaluate(part, rows)
         chosen = self._users[part][self._wanted]
-        values = evaluate(part, self._rows.take(pa.array(self._wanted[chosen])))
+        values = evaluate(part, rows.filter(pa.array(chosen)))
         return values.take(pa.array(np.cumsum(chosen) - 1, mask=~chosen))
 
     def hashes(self, key: tuple[Any, ...]) -> tuple[Array, Array | None]:

@@ -176,6 +176,7 @@ class EngineHost:
             spark = self._engine.spark
             self._engine.stop()
             spark.stop()
+            _log.info("engine stopped", extra={"batch": self._engine.core.next_batch})
 
     # ---- what its thread does
 

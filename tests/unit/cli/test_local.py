@@ -14,6 +14,7 @@ from tests.unit.cli.fake import run
 from tests.unit.engine.sample import JOIN, STREAMS, open_core, rows, stream
 from weft.cli.local import Local
 from weft.engine.core import Core
+from weft.engine.sinks import claim
 from weft.errors import (
     DuplicateQuery,
     DuplicateStream,
@@ -64,6 +65,18 @@ def test_queries_are_listed_as_a_service_would(local: Local) -> None:
     assert big["columns"] == [{"name": "k", "type": "bigint"}, {"name": "s", "type": "string"}]
     assert joined["streams"] == ["a", "b"]
     assert local.query("big") == big
+
+
+def test_a_sink_that_a_crash_left_behind_is_not_the_new_query_s(path: Path, tmp_path: Path) -> None:
+    """An engine was killed between the note of a sink and the changelog's entry of its query, the third one."""
+    claim(tmp_path / "out", f"{path.resolve()}:q3")
+    (path / "sinks").mkdir(exist_ok=True)
+    (path / "sinks" / "q3.json").write_text(json.dumps({"delivered": 0, "parquet": str(tmp_path / "out")}))
+    local = Local(path)
+    local.create("SELECT x FROM a", name="new")
+    assert reopened(local, path).core.roster.find("new") == "q3"
+    assert not (path / "sinks" / "q3.json").exists()
+    claim(tmp_path / "out", "anybody")
 
 
 def test_a_query_created_here_is_there_for_the_next_engine(local: Local, path: Path) -> None:

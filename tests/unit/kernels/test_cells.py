@@ -213,6 +213,8 @@ def test_numbers_of_keys_however_large_their_space(space: int) -> None:
     kind=st.sampled_from(["distinct", "registers", "histogram"]),
 )
 def test_entries_of_one_cell_and_code_become_one(entries: list[tuple[int, int, int]], kind: str) -> None:
+    if kind == "distinct":  # a word is there or not
+        entries = [(cell, code, 1) for cell, code, _ in entries]
     wanted: dict[tuple[int, int], int] = {}
     for cell, code, weight in entries:
         before = wanted.get((cell, code), 0)
@@ -221,6 +223,15 @@ def test_entries_of_one_cell_and_code_become_one(entries: list[tuple[int, int, i
     found = merge_details(f"{kind}:x", Detail(columns[0], columns[1], columns[2]))
     got = list(zip(found.cells.tolist(), found.codes.tolist(), found.weights.tolist(), strict=True))
     assert got == [(*place, weight) for place, weight in sorted(wanted.items())]
+
+
+@pytest.mark.parametrize("kind", ["distinct", "registers", "histogram"])
+def test_codes_that_are_too_far_apart_for_one_number(kind: str) -> None:
+    codes = np.array([2**63 - 1, -(2**63), 2**63 - 1, 5])
+    found = merge_details(f"{kind}:x", Detail(np.array([1, 0, 1, 0]), codes, np.ones(4, np.int64)))
+    assert found.cells.tolist() == [0, 0, 1]
+    assert found.codes.tolist() == [-(2**63), 5, 2**63 - 1]
+    assert found.weights.tolist() == [1, 1, 2 if kind == "histogram" else 1]
 
 
 # ---- compaction of sessions and empty lanes

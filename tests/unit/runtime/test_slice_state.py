@@ -57,7 +57,7 @@ def test_query_sets_are_cut_or_grown_and_mean_only_the_living(words: int) -> Non
 def test_groups_that_are_not_used_go() -> None:
     cells = some_cells(1, 1, 1, 1)
     mine = cells.take(np.array([1, 3]))
-    found = only_groups(mine, np.unique(mine.group))
+    found = only_groups(mine)
     assert found.group_count == 2
     assert found.groups[0].take(found.group).to_pylist() == cells.groups[0].take(mine.group).to_pylist()
 
