@@ -41,6 +41,8 @@ from weft.kernels.words import Flags, Longs, distinct
 
 _AT_ONCE = 1 << 21
 _MOST_TARGETS = 1 << 23
+_FEW_LANES = 4
+"""For each so many lanes more, fewer targets at once: it is memory that counts."""
 _SPARSE = 8.0
 """Adding a cell to a query costs about as much as adding so many groups of a class at once."""
 _BEFORE_ALL = -(2**62)
@@ -162,7 +164,7 @@ class WindowMerger:
     def close(self, closing: Closing) -> Iterator[Cells]:
         """The cells of a window: a slice is the window's start, a class is one query. Windows should come in the order
         of `in_closing_order`."""
-        most = max(1, _MOST_TARGETS // max(1, self._groups))
+        most = max(1, _MOST_TARGETS // max(1, self._groups * (1 + len(self._names) // _FEW_LANES)))
         for first in range(0, len(closing.slots), most):
             slots = closing.slots[first : first + most]
             lanes = self._dense(closing, slots) if self._is_dense(closing, slots) else self._sparse(closing, slots)

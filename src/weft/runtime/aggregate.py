@@ -5,7 +5,7 @@ Every partition knows the batch's newest event times, so windows end in the very
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,6 +35,9 @@ from weft.runtime.watermark import advance, closed_until
 from weft.state.bucket import Bucket
 from weft.state.segment import WindowResult
 from weft.state.slices import write_slices
+
+_WRITTEN_AT_ONCE = 1 << 24
+"""Values: a hundred megabytes or two."""
 
 
 @dataclass(slots=True)
@@ -112,10 +115,24 @@ def close_windows(
         if now.upto is None or now.after == now.upto:
             closed.open.update(bucket.path for bucket in buckets if bucket.store in sessions)
             continue
-        made = [cells for cells in _close(each, reader, now, closed) if len(cells)]
-        if made:
+        for made in _pieces(_close(each, reader, now, closed)):
             closed.results.append(_write(each, task, partition, made))
     return closed
+
+
+def _pieces(every: Iterable[Cells]) -> Iterator[list[Cells]]:
+    """Cells that go into one file together: a batch may end more windows than fit into memory."""
+    made: list[Cells] = []
+    values = 0
+    for cells in every:
+        if len(cells):
+            made.append(cells)
+            values += len(cells) * (len(cells.lanes) + 1) + sum(len(each.codes) for each in cells.details.values())
+        if values > _WRITTEN_AT_ONCE:
+            yield made
+            made, values = [], 0
+    if made:
+        yield made
 
 
 def _close(each: AggregateClose, reader: SliceReader, limits: Limits, closed: Closed) -> Iterator[Cells]:

@@ -43,12 +43,13 @@ from weft.state.index_order import order_index
 
 Array = np.ndarray[Any, Any]
 ROWS_AT_ONCE = 1 << 20
+_FEWEST_ROWS, _VALUES_AT_ONCE = 1 << 16, 1 << 24
 
 
 def tag_table(program: Program, task: BatchTask, stream: str, *, table: pa.Table) -> tuple[TagReport, list[Bucket]]:
     """Tag the rows of one stream and write their buckets; `table` has the columns the program needs."""
     tag, report, buckets = program.streams[stream], TagReport(stream), list[Bucket]()
-    for rows in _pieces(table):
+    for rows in _pieces(table, _rows_at_once(tag)):
         admitted, times = _admit(rows, tag, task.watermarks.get(stream), report)
         if admitted.num_rows == 0:
             continue
@@ -72,10 +73,16 @@ def _in_time_for_sessions(program: Program, task: BatchTask, times: Array, sets:
     return sets
 
 
-def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:
+def _rows_at_once(tag: StreamTag) -> int:
+    """Fewer where much is computed of every row: all of it is in memory together."""
+    computed = max((len(slices.store.accumulators) for role in tag.roles for slices in role.slices), default=0)
+    return min(ROWS_AT_ONCE, max(_FEWEST_ROWS, _VALUES_AT_ONCE // max(1, computed)))
+
+
+def _pieces(table: pa.Table, most: int) -> Iterator[pa.RecordBatch]:
     """Contiguous batches of bounded size."""
-    for start in range(0, table.num_rows, ROWS_AT_ONCE):
-        yield from table.slice(start, ROWS_AT_ONCE).combine_chunks().to_batches()
+    for start in range(0, table.num_rows, most):
+        yield from table.slice(start, most).combine_chunks().to_batches()
 
 
 def _admit(

@@ -18,6 +18,7 @@ from tests.unit.engine.sample import data_files, open_core, rows, stream
 from tests.unit.kernels.cell_cases import TYPES, array, canonical
 from weft.errors import QueryFailed
 from weft.plan.types import DataType
+from weft.runtime import aggregate
 from weft.runtime.read import chunks_of, plan_reading, read_chunk
 from weft.state import compaction
 
@@ -172,19 +173,29 @@ class Kept:
             self._newest = newest if self._newest is None else max(newest, self._newest)
 
 
-@given(batches=BATCHES, fan_in=st.sampled_from([2, 8]), flush=st.sampled_from([100, 10**9]))
+@given(
+    batches=BATCHES,
+    fan_in=st.sampled_from([2, 8]),
+    flush=st.sampled_from([100, 10**9]),
+    written=st.sampled_from([0, 20, 1 << 24]),
+)
 @settings(max_examples=10)
 def test_every_window_is_reported_once_and_whole(
-    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[list[Row], list[Row], int]], fan_in: int, flush: int
+    tmp_path_factory: pytest.TempPathFactory,
+    batches: list[tuple[list[Row], list[Row], int]],
+    fan_in: int,
+    flush: int,
+    written: int,
 ) -> None:
-    """Rows out of order, late ones, several files, other numbers of partitions, files merged on the way."""
+    """Rows out of order, late ones, several files, other numbers of partitions, files merged on the way, and results
+    in pieces."""
     harness = open_core(
         tmp_path_factory.mktemp("aggregate"), streams=[stream(name, lateness=LATENESS) for name in "ab"]
     )
     harness.create_many([(sql, name) for name, (sql, _) in QUERIES.items()])
     kept = {"a": Kept(), "b": Kept()}
     end: list[Row] = [(flush, None, 0, None, None)]
-    with patch.object(compaction, "FAN_IN", fan_in):
+    with patch.object(compaction, "FAN_IN", fan_in), patch.object(aggregate, "_WRITTEN_AT_ONCE", written):
         for at, (left, right, partitions) in enumerate([*batches, (end, end, 2)]):
             harness._partitions = partitions  # as after a restart, without the time it takes
             shift = 3 * at if at < len(batches) else 0
@@ -275,6 +286,17 @@ def test_windows_end_in_the_batch_that_moves_the_watermark(harness: CoreHarness)
     harness.batch({"b": [rows((99, 1, 1))]})
     assert groups(harness, "q") == [(1, 1, 0, 10)]
     assert harness.core.inventory.closed == {("a",): 10 * SECOND}
+
+
+def test_many_windows_that_end_together_are_written_in_pieces(
+    harness: CoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aggregate, "_WRITTEN_AT_ONCE", 0)
+    harness.create(TUMBLE, "q")
+    harness.batch({"a": [rows((3, 1, 1), (13, 1, 1), (14, 2, 1), (99, 1, 1))]})
+    windows = harness.core.inventory.results[-1].windows
+    assert len({result.path for result in windows}) == len(windows) > 1
+    assert groups(harness, "q") == [(1, 1, 0, 10), (1, 1, 10, 20), (2, 1, 10, 20)]
 
 
 def test_open_windows_survive_a_restart_and_ended_ones_stay_ended(harness: CoreHarness) -> None:

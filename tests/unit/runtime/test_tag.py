@@ -148,6 +148,17 @@ def test_large_tables_become_several_buckets(harness: CoreHarness, monkeypatch: 
     assert len({bucket.path for bucket in buckets}) == 3
 
 
+def test_where_much_is_computed_of_a_row_fewer_are_taken_at_once(
+    harness: CoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tag_module, "_VALUES_AT_ONCE", 6)
+    monkeypatch.setattr(tag_module, "_FEWEST_ROWS", 1)
+    harness.create("SELECT k, SUM(x), SUM(x + 1), SUM(x + 2) FROM a [TUMBLE 10 SECONDS] GROUP BY k", "q")
+    report, buckets = tag(harness, rows((0, 1, 1), (5, 1, 2), (1, 1, 3)))
+    assert report.rows == 3
+    assert len(buckets) == 2, "three values of each row, six at once"
+
+
 def test_items_go_only_to_partitions_that_have_rows(harness: CoreHarness) -> None:
     harness.create(JOIN, "join")
     harness.create("SELECT x FROM a", "select")
