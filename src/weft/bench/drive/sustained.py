@@ -4,7 +4,7 @@ A rate is sustained iff all of this holds for the measured part, which is an att
 a system that fell behind by a little, all of a second attempt without a break between them):
 
 1. The generator kept up: none of its files came more than a second late. Otherwise the attempt says nothing.
-2. The queue was never full, and something was passed.
+2. The queue was never full, and rows were passed more than once: of a single pass nobody can say what follows.
 3. Event-time latency does not grow continuously. Taken are the rows that reached the sink in the measured part; of each
    second in which some did, the median (of a dozenth of a part that is shorter than twelve seconds): a micro-batch
    makes one point, however its rows differ. It grows continuously
@@ -115,8 +115,8 @@ def _against(evidence: Evidence, rule: Rule) -> list[str]:
     against = []
     if evidence.full:
         against.append("queue full")
-    if not evidence.passes:
-        against.append("nothing was passed")
+    if len(evidence.passes) < 2:
+        against.append(f"rows were passed {'once' if evidence.passes else 'never'} in all that time")
     for what, growth in zip(("latency", "queue"), _growths(evidence), strict=True):
         if growth.slope > rule.growth and growth.score > rule.certain:
             against.append(f"{what} grew by {growth.slope:.3f} s per second")
