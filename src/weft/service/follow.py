@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from weft.engine import Query
+from weft.engine.core import Core
 from weft.errors import QueryFailed, ResultsGone
 from weft.service.bell import Bell
 from weft.service.quotas import throttled
@@ -56,7 +57,7 @@ class Followers:
             while not self.stopped:
                 rung, state = self._bell.rung, query.state
                 try:
-                    batches, following = await self._look(query, cursor)
+                    batches, following = await _look(core, query, cursor)
                     for batch in batches:
                         async for text in self._rows(tenant, query, batch=batch, skip=cursor.skip_in(batch)):
                             yield text
@@ -76,16 +77,6 @@ class Followers:
                     yield HEARTBEAT
         finally:
             self.count -= 1
-
-    async def _look(self, query: Query, cursor: Cursor) -> tuple[list[int], int]:
-        """Batches to read from; a look far back takes a while, which nobody else who follows should feel."""
-        core = self._service.engine.core
-        far = core.next_batch - cursor.batch > _FAR
-        return (
-            await asyncio.to_thread(batches_with_rows, core, query, cursor)
-            if far
-            else batches_with_rows(core, query, cursor)
-        )
 
     async def _rows(self, tenant: Tenant, query: Query, *, batch: int, skip: int) -> AsyncIterator[str]:
         rows, said = await self._read(query, batch), False
@@ -114,6 +105,13 @@ class Followers:
         with core.lock:
             results = core.inventory.results
             return results[0].batch if results else core.next_batch
+
+
+async def _look(core: Core, query: Query, cursor: Cursor) -> tuple[list[int], int]:
+    """Batches to read from; a look far back takes a while, which nobody else who follows should feel."""
+    if core.next_batch - cursor.batch > _FAR:
+        return await asyncio.to_thread(batches_with_rows, core, query, cursor)
+    return batches_with_rows(core, query, cursor)
 
 
 def rows_text(batch: int, texts: Sequence[str]) -> str:
