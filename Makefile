@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 SECONDS ?= 600
 INSTANCES ?= 3000
+MINUTES ?= 30
+NUMBER ?= 100000
 ARGS ?=
 
 # Tests and tools run from the root, so that tests can import their helpers as `tests.*`.
@@ -15,7 +17,7 @@ ALL_CORES := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests service-tests require-chromium browser-tests all-tests golden-update fuzz fuzz-multiway fuzz-optimizers bench-quick bench-deployment \
-	bench-join-aggregate bench-churn bench-clash bench-chain bench-optimizer bench-partitioning bench flink-tests clean
+	bench-join-aggregate bench-churn bench-clash bench-chain bench-optimizer bench-partitioning bench flink-tests soak soak-core soak-batches soak-queries clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -126,7 +128,20 @@ bench-optimizer: setup  ## probe orders and partitioning of many queries (CLASH 
 bench-partitioning: setup  ## shared partitioning alone (SASPAR fig. 8)
 	$(BIN)/python -m weft.bench.partitioning $(ARGS)
 
+# The output stays in soak-out; ARGS="--publish docs/soak.md" also writes the page.
+soak: setup  ## a service under a mixed load, and whether anything of it grows: make soak MINUTES=30
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) --out soak-out $(ARGS)
+
+soak-core: setup  ## the same for the engine's core alone, without Spark: make soak-core NUMBER=100000
+	@$(MAKE) --no-print-directory --keep-going soak-batches soak-queries
+
+soak-batches: setup
+	$(BIN)/python -m tests.soak.core --batches $(NUMBER) --out soak-out $(ARGS)
+
+soak-queries: setup
+	$(BIN)/python -m tests.soak.core --queries $(NUMBER) --out soak-out $(ARGS)
+
 clean:  ## remove everything that make or a run has made
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-		bench-out demo-out spark-warehouse metastore_db derby.log
+		bench-out demo-out soak-out spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

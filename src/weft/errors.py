@@ -150,6 +150,12 @@ class InvalidStream(WeftError):
     code = "invalid_stream"
 
 
+class StreamInUse(WeftError):
+    """A stream cannot be dropped, because queries read it or a batch is running."""
+
+    code = "stream_in_use"
+
+
 class DetachedStream(WeftError):
     """A stream whose source lives in the user's program was not attached again after a restart."""
 
@@ -205,9 +211,45 @@ class EngineStopped(WeftError):
 
 
 class BatchFailed(WeftError):
-    """A micro-batch failed; nothing of it was committed and it will be run again."""
+    """A micro-batch failed; unless its hint says otherwise nothing of it was committed, and it will be run again."""
 
     code = "batch_failed"
+
+
+class BatchInterrupted(WeftError):
+    """A micro-batch was given up before its end: it took too long, or a query of it was dropped meanwhile."""
+
+    code = "batch_interrupted"
+
+
+class SourceUnavailable(WeftError):
+    """A stream's source cannot be read now; only the queries over that stream wait for it."""
+
+    code = "source_unavailable"
+
+
+class OutOfMemory(BatchFailed):
+    """A task of a micro-batch needed more memory than it may have."""
+
+    code = "out_of_memory"
+
+
+class WorkerLost(BatchFailed):
+    """A Python worker of a micro-batch ended in the middle of a task, perhaps because memory ran out."""
+
+    code = "worker_lost"
+
+
+class BatchCancelled(BatchFailed):
+    """A micro-batch was broken off while it ran."""
+
+    code = "batch_cancelled"
+
+
+class SparkLost(BatchFailed):
+    """Spark's Java process does not answer any more."""
+
+    code = "spark_lost"
 
 
 class Unauthorized(WeftError):

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine.sample import STREAMS
+from tests.unit.engine.sample import STREAMS, new_roster
 from weft.engine.explain import explain_plan, explain_query
-from weft.engine.roster import Roster
 from weft.optimize.multiway import Measured, plan_probes, weave_probes
 from weft.optimize.weave import probed_stores, weave
 from weft.sql import bind
@@ -22,12 +21,12 @@ RULE = "----\n"
 
 def explain(text: str) -> str:
     """The shared plan of some "name: SQL" lines, and each query's part of it."""
-    roster = Roster(STREAMS)
+    roster = new_roster()
     for line in text.strip().splitlines():
         name, _, sql = line.partition(": ")
         roster.request([(name, bind(sql, STREAMS))], [])
         roster.fold(roster.change(0, {}))
-        roster.acknowledge()
+        roster.acknowledge(roster.ready())
     live = list(roster.live.values())
     probes, _ = weave_probes(live, probed_stores(live), Measured(), planner=plan_probes, before=None)
     plan = weave(live, STREAMS, probes=probes)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "weft"
 TESTS = ROOT / "tests"
 
-_GENERATED = {".git", ".venv", "__pycache__", "build", "dist", "bench-out", ".bench", "demo-out"}
+_GENERATED = {".git", ".venv", "__pycache__", "build", "dist", "bench-out", ".bench", "demo-out", "soak-out"}
 
 
 def pyproject() -> dict[str, Any]:

@@ -97,7 +97,8 @@ def draw_sibling(
 def draw_session(random: Random, clock: Clock, *, joined: bool) -> Session:
     """A gap that some neighbours of one key keep and others do not; in a join it has to reach the other side."""
     parts = [max(1, clock.unit // divisor) for divisor in ((1,) if joined else (1, 2, 5))]
-    return Session(random.choice((*parts, min(clock.durations), random.choice(clock.durations))))
+    gap = random.choice((*parts, min(clock.durations), random.choice(clock.durations)))
+    return Session(gap, random.choice((None, None, gap, 3 * gap, max(gap, random.choice(clock.durations)))))
 
 
 def _draw_window(random: Random, clock: Clock, features: Features, *, joined: bool) -> Sliding | Session:
@@ -108,8 +109,9 @@ def _draw_window(random: Random, clock: Clock, features: Features, *, joined: bo
 
 
 def _spark_has(window: Sliding | Session) -> bool:
-    """Whether Spark's window functions can express it: they do not take windows with gaps between them."""
-    return isinstance(window, Session) or window.slide <= window.size
+    """Whether Spark's window functions can express it: they have no windows with gaps between them, nor a longest
+    session."""
+    return window.longest is None if isinstance(window, Session) else window.slide <= window.size
 
 
 def _draw_style(random: Random, *, joined: bool) -> Style:

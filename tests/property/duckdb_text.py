@@ -130,10 +130,19 @@ def _sessions(query: QuerySpec, life: Life, session: Session) -> str:
     names = ", ".join(f"k{number}" for number in range(len(_session_keys(query, 0))))
     order = f"({f'PARTITION BY {names} ' if names else ''}ORDER BY _t)"
     # The default frame of sum takes rows of the same time together, whichever of them lag saw first.
-    flagged = f"SELECT *, coalesce(_t - lag(_t) OVER {order} >= {session.gap}, TRUE) AS _new FROM ({tuples})"
+    apart, end = f"_t - lag(_t) OVER {order} >= {session.gap}", f"max(_t) + {session.gap}"
+    if (longest := session.longest) is not None:
+        apart += f" OR {_stretch('_t', longest)} <> lag({_stretch('_t', longest)}) OVER {order}"
+        end = f"least({end}, {_stretch('min(_t)', longest)} + {longest})"
+    flagged = f"SELECT *, coalesce({apart}, TRUE) AS _new FROM ({tuples})"
     numbered = f"SELECT *, sum(_new::INT) OVER {order} AS _session FROM ({flagged})"
-    columns = f"{f'{names}, ' if names else ''}_session, min(_t) AS _first, max(_t) + {session.gap} AS _end"
+    columns = f"{f'{names}, ' if names else ''}_session, min(_t) AS _first, {end} AS _end"
     return f"SELECT {columns} FROM ({numbered}) GROUP BY {f'{names}, ' if names else ''}_session"
+
+
+def _stretch(time: str, length: int) -> str:
+    """The multiple of a length at or before a time."""
+    return f"({time} - ({time} % {length} + {length}) % {length})"
 
 
 def _session_keys(query: QuerySpec, side: int) -> list[str]:

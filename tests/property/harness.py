@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from tests.property.project import project
 from weft.engine.core import Core
-from weft.engine.registry import save_stream
 from weft.optimize.multiway import Planner, plan_probes
 from weft.plan.stream import Stream
 from weft.runtime.read import chunks_of, plan_reading, read_chunk
@@ -34,10 +33,9 @@ class CoreHarness:
         self._path = path
         self._planner = planner
         self._partitions = partitions
-        directory = Directory.open(path)
+        self.core = Core(Directory.open(path), planner=planner)
         for stream in streams:
-            save_stream(directory, stream)
-        self.core = Core(directory, planner=planner)
+            self.core.add_stream(stream)
 
     def create(self, sql: str, name: str) -> None:
         self.create_many([(sql, name)])

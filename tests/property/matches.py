@@ -80,18 +80,20 @@ def _edges(match: Match) -> Mapping[str, Value]:
 
 def session_matches(query: QuerySpec, kept: Sequence[Sequence[Arrived]], gap: int, *, cut: Cut) -> Iterator[Match]:
     """Every combination of tuples of one session; `cut` makes sessions of all tuples of one key."""
-    sides = range(len(query.relations))
+    sides, longest = range(len(query.relations)), query.session.longest if query.session is not None else None
     members: dict[Row, list[Member]] = defaultdict(list)
     for side in sides:
         for arrived in kept[side]:
             key = _session_key(query, side, arrived)
             if key is not None:
-                members[key].append((side, arrived))
-    for tuples in members.values():
+                members[0 if longest is None else arrived.time // longest, *key].append((side, arrived))
+    for (stretch, *_), tuples in members.items():
+        assert isinstance(stretch, int)
         for session in cut(tuples, gap):
             times = [arrived.time for _, arrived in session]
+            end = max(times) + gap if longest is None else min(max(times) + gap, (stretch + 1) * longest)
             for combination in product(*([arrived for role, arrived in session if role == side] for side in sides)):
-                yield Match(min(times), max(times) + gap, combination)
+                yield Match(min(times), end, combination)
 
 
 def _session_key(query: QuerySpec, side: int, arrived: Arrived) -> Row | None:

@@ -162,9 +162,11 @@ class Unbounded:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Tuples of one group, or of one join key, that are less than `gap` microseconds apart: [first, last + gap)."""
+    """Tuples of one group, or of one join key, that are less than `gap` microseconds apart: [first, last + gap); with a
+    `longest`, no multiple of it is between two of them, and the next one is the end at the latest."""
 
     gap: int
+    longest: int | None = None
 
 
 Window = Sliding | Range | Unbounded | Session

@@ -159,8 +159,8 @@ def _window_sql(window: Window) -> str:
             return f"[RANGE {duration_sql(size)}]"
         case Unbounded():
             return "[UNBOUNDED]"
-        case Session(gap=gap):
-            return f"[SESSION {duration_sql(gap)}]"
+        case Session(gap=gap, longest=longest):
+            return f"[SESSION {duration_sql(gap)}{'' if longest is None else f' MAX {duration_sql(longest)}'}]"
         case _:
             assert_never(window)
 
@@ -261,7 +261,7 @@ def _window_function_sql(query: QuerySpec, dialect: Dialect) -> str:
             return f"window({time}, '{duration_sql(size).lower()}')"
         case Sliding(size=size, slide=slide):
             return f"window({time}, '{duration_sql(size).lower()}', '{duration_sql(slide).lower()}')"
-        case Session(gap=gap):
+        case Session(gap=gap, longest=None):
             return f"session_window({time}, '{duration_sql(gap).lower()}')"
         case window:
             raise ValueError(f"no window of an aggregation: {window}")

@@ -43,6 +43,8 @@ class Service:
     folder: Path
     more: str = ""
     """What else the configuration says."""
+    engine: str = ""
+    """What else its section for the engine says."""
     address: str = ""
     written: int = 0
     process: subprocess.Popen[str] | None = None
@@ -57,7 +59,7 @@ class Service:
             for name in ("a", "b")
         )
         path.write_text(
-            f'[engine]\npath = "state"\ntrigger = "100 milliseconds"\n[spark]\nlog = "spark.log"\n'
+            f'[engine]\npath = "state"\ntrigger = "100 milliseconds"\n{self.engine}[spark]\nlog = "spark.log"\n'
             f"{self.more}\n{streams}",
             encoding="utf-8",
         )
@@ -198,8 +200,8 @@ def own_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     """Makes services that a test has for itself."""
     made: list[Service] = []
 
-    def make(more: str = "", **environment: str) -> Service:
-        service = Service(tmp_path, more=more, environment=environment)
+    def make(more: str = "", *, engine: str = "", **environment: str) -> Service:
+        service = Service(tmp_path, more=more, engine=engine, environment=environment)
         made.append(service)
         service.start()
         return service

@@ -6,7 +6,6 @@ Run it again and it goes on: it asks for what is not there yet. What it prints i
 from __future__ import annotations
 
 import faulthandler
-import json
 import signal
 import sys
 import time
@@ -60,21 +59,12 @@ WISHES = (
 )
 
 
-def files_read(root: Path) -> list[dict[str, int]]:
-    """For each batch and stream the newest file that was read by then, from Spark's log of offsets.
-
-    A batch has one file of each stream, but not always: Spark notes a file for a source before it notes the batch, and
-    if it is killed in between, the next batch has that file and one more.
-    """
-    found = []
-    while (path := root / "state" / "spark" / "offsets" / str(len(found))).exists():
-        lines = (line.partition(":") for line in path.read_text().splitlines() if line.startswith("weft_"))
-        found.append(
-            {
-                name.removeprefix("weft_"): -1 if offset == "-" else json.loads(offset)["logOffset"]
-                for name, _, offset in lines
-            }
-        )
+def files_read(engine: weft.Engine) -> dict[str, dict[str, int]]:
+    """For each stream and file the batch that has read it."""
+    found: dict[str, dict[str, int]] = {}
+    for manifest in engine.core.inventory.results_of(0):
+        for stream, names in manifest.files:
+            found.setdefault(stream, {}).update(dict.fromkeys(names, manifest.batch))
     return found
 
 
@@ -91,7 +81,7 @@ def run(root: Path, files: int) -> None:
     grant(engine, root)
     engine.start("0 seconds")
     seen = -1
-    while not is_done(root, files, engine.core.next_batch):
+    while not is_done(engine, files):
         if engine.wait(0):
             raise SystemExit("the engine ended by itself")
         if engine.core.next_batch != seen:
@@ -104,10 +94,9 @@ def run(root: Path, files: int) -> None:
     say("done")
 
 
-def is_done(root: Path, files: int, batches: int) -> bool:
-    """Whether so many batches have read all there is."""
-    read = files_read(root)
-    return len(read) == batches > 0 and min(read[-1].values()) == files - 1
+def is_done(engine: weft.Engine, files: int) -> bool:
+    """Whether everything there is has been read."""
+    return [len(engine.core.files.names.get(stream, ())) for stream in ("a", "b")] == [files] * 2
 
 
 def grant(engine: weft.Engine, root: Path) -> None:

@@ -83,9 +83,9 @@ def wait_for(condition: Callable[[], object], what: str, seconds: float = _PATIE
         time.sleep(0.02)
 
 
-def rows(query: weft.Query) -> Rows:
+def rows(query: weft.Query, *, partial: bool = False) -> Rows:
     """A query's committed rows as sorted tuples; timestamps are aware."""
-    table = query.results().toArrow()
+    table = query.results(partial=partial).toArrow()
     return ordered(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
@@ -172,8 +172,8 @@ def steps(engine: weft.Engine) -> list[weft.BatchSummary]:
     return found
 
 
-def forget_spark_commit(place: Place, batch: int) -> None:
-    """The checkpoint as a crash between weft's commit of a batch and Spark's leaves it."""
-    for name in (f"{batch}", f".{batch}.crc"):
+def forget_spark_commit(place: Place, stream: str, number: int) -> None:
+    """The checkpoint of a DataFrame stream as a crash between weft's commit and Spark's leaves it."""
+    for name in (f"{number}", f".{number}.crc"):
         with suppress(FileNotFoundError):
-            os.unlink(place.state / "spark" / "commits" / name)
+            os.unlink(place.state / "spark" / stream / "commits" / name)

@@ -24,6 +24,7 @@ import weft
 from tests.spark.crash_child import WISHES, files_read
 from tests.spark.support import Place, at, is_multiset, put, rows, within
 from weft.plan.changelog import QueryRecord
+from weft.state.packs import PACKS, find_packed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -194,11 +195,11 @@ def _is_there(process: int) -> bool:
 
 def _check_all(place: Place, tables: dict[str, pa.Table]) -> None:
     with duckdb.connect(config={"threads": 1}) as database:
-        read = files_read(place.root)
-        for name, table in tables.items():
-            batches = [next(b for b, newest in enumerate(read) if newest[name] >= n) for n in range(FILES)]
-            database.register(name, table.append_column("batch", pc.take(pa.array(batches), table["file"])))
         engine = place.engine(partitions=3)
+        read = files_read(engine)
+        for name, table in tables.items():
+            batches = [read[name][f"{number:04d}.parquet"] for number in range(FILES)]
+            database.register(name, table.append_column("batch", pc.take(pa.array(batches), table["file"])))
         for wish in WISHES:
             query = engine.query(wish.name)
             record = engine.core.roster.records[query.id]
@@ -254,7 +255,9 @@ def _alone(name: str, record: QueryRecord) -> str:
 
 
 def _check_disk(engine: weft.Engine, place: Place) -> None:
-    """Files that no batch owns are gone."""
+    """What is needed is there, in its own place or in a pack, and files that no batch owns are gone."""
     inventory = engine.core.inventory
     needed = {path for manifest in inventory.results for path in manifest.result_files()} | set(inventory.buckets)
-    assert set(place.data_files()) == needed
+    there = set(place.data_files())
+    assert [path for path in needed - there if find_packed(place.state / PACKS, path) is None] == []
+    assert there <= needed | set(inventory.freed)

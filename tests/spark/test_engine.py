@@ -145,7 +145,8 @@ def test_create_many_is_all_or_nothing(place: Place) -> None:
         (("kept", "SELECT v FROM a"), "duplicate_query"),
         (("good", "SELECT v FROM a"), "duplicate_query"),
         (("../bad", "SELECT v FROM a"), "invalid_name"),
-        (("bad", "SELECT v FROM a WHERE no_such_function(v)"), "type_mismatch"),
+        (("bad", "SELECT v FROM a WHERE no_such_function(v)"), "unsupported_query"),
+        (("bad", "SELECT v FROM a WHERE upper(v, v) = 'A'"), "type_mismatch"),
     ):
         with pytest.raises(WeftError) as refused:
             engine.create_many([good, bad])

@@ -32,9 +32,9 @@ from weft.engine.core import Core
 from weft.engine.registry import save_stream
 from weft.engine.streams import files
 from weft.plan.stream import FrameSource, Stream
-from weft.runtime.loop import AVAILABLE_NOW
+from weft.runtime.frames import AVAILABLE_NOW
 from weft.runtime.row_parts import RowParts
-from weft.runtime.session import local_session, streaming_settings
+from weft.runtime.session import local_session, own_session
 from weft.runtime.stages import run_here
 from weft.sql import bind, parse_schema
 from weft.state.combination import Member, open_combinations
@@ -112,52 +112,50 @@ def run_weft(setting: Setting, data: Path, folder: Path) -> Speed:
     with Engine(folder / "state") as engine:
         for name in STREAMS:
             source = files(data / name, schema=SCHEMA, max_files_per_batch=1)
-            engine.stream(name, source, time="ts", lateness="0 seconds")
+            engine.stream(name, source, time="ts", lateness="0 seconds", max_ahead=None)
         query = engine.create(weft_sql(setting.window))
         engine.start(AVAILABLE_NOW)
-        streaming = engine.spark.streams.active[0]
         engine.wait(600)
-        outcome = rate_alone(finished_batches(engine, streaming), setting.rate * len(STREAMS))
+        outcome = rate_alone(finished_batches(engine), setting.rate * len(STREAMS))
         rows = sum(table.num_rows for table in query.tables(0, 1 << 62))
     return Speed(outcome.rows_per_second, outcome.batch_seconds, outcome.batches, outcome.note, rows)
 
 
 def run_spark(setting: Setting, data: Path, folder: Path) -> Speed:
     """The same as three stream-stream joins one after the other, with Spark's best settings for it."""
-    spark = local_session()
+    spark = own_session(local_session())
     w = f"INTERVAL {setting.window} SECONDS"
-    with streaming_settings(spark):
-        for key, value in {
-            "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
-            "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
-            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-            "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",
-        }.items():
-            spark.conf.set(key, value)
-        frames = {}
-        for name in STREAMS:
-            rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(data / name))
-            rows = rows.withWatermark("ts", "0 seconds")
-            frames[name] = rows.selectExpr(*(f"{column} AS {name}_{column}" for column in rows.columns))
+    for key, value in {
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+        "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",
+    }.items():
+        spark.conf.set(key, value)
+    frames = {}
+    for name in STREAMS:
+        rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(data / name))
+        rows = rows.withWatermark("ts", "0 seconds")
+        frames[name] = rows.selectExpr(*(f"{column} AS {name}_{column}" for column in rows.columns))
 
-        from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F  # noqa: N812
 
-        joined = frames["a"]
-        for name, condition in zip(STREAMS[1:], ("a_k = b_k", "b_j = c_j", "c_k = d_k"), strict=True):
-            # Spark wants one event-time column: that of a, by which it forgets; the others are plain numbers.
-            known = [column[:-3] for column in joined.columns if column.endswith("_us")]
-            near = [f"a_ts > {name}_ts - {w} AND a_ts < {name}_ts + {w}"]
-            near += [f"abs({each}_us - unix_micros({name}_ts)) < {setting.window * 1_000_000}" for each in known]
-            joined = joined.join(frames[name], F.expr(" AND ".join([condition, *near])))
-            joined = joined.withColumn(f"{name}_us", F.unix_micros(f"{name}_ts")).drop(f"{name}_ts")
-        result = joined.select(*(f"{name}_{column}" for name in STREAMS for column in ("v", "note")))
-        query = (
-            result.observe("rows", F.count(F.lit(1)).alias("n"))
-            .writeStream.format("noop")
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
+    joined = frames["a"]
+    for name, condition in zip(STREAMS[1:], ("a_k = b_k", "b_j = c_j", "c_k = d_k"), strict=True):
+        # Spark wants one event-time column: that of a, by which it forgets; the others are plain numbers.
+        known = [column[:-3] for column in joined.columns if column.endswith("_us")]
+        near = [f"a_ts > {name}_ts - {w} AND a_ts < {name}_ts + {w}"]
+        near += [f"abs({each}_us - unix_micros({name}_ts)) < {setting.window * 1_000_000}" for each in known]
+        joined = joined.join(frames[name], F.expr(" AND ".join([condition, *near])))
+        joined = joined.withColumn(f"{name}_us", F.unix_micros(f"{name}_ts")).drop(f"{name}_ts")
+    result = joined.select(*(f"{name}_{column}" for name in STREAMS for column in ("v", "note")))
+    query = (
+        result.observe("rows", F.count(F.lit(1)).alias("n"))
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination(1200)
     batches = [to_batch(progress) for progress in query.recentProgress]
     outcome = rate_alone(batches, setting.rate * len(STREAMS))

@@ -158,6 +158,7 @@ def run(settings: Settings, folder: Path) -> Report:
     with Engine(folder / "state", partitions=os.cpu_count() or 1, keep_results=_KEPT) as engine, feed:
         for name in STREAMS:
             engine.stream(name, files(folder / "in" / name, schema=SCHEMA), time="ts", lateness="0 seconds")
+            engine.create(f"SELECT ts FROM {name} WHERE ts IS NULL")  # so that it is read from the beginning on
         waves = Waves(engine, settings)
         waves.begin()
         engine.start(f"{round(settings.interval * 1000)} milliseconds")

@@ -40,7 +40,7 @@ from weft.optimize.plan_probes import plan_alone
 from weft.optimize.probe_plan import ProbePlan
 from weft.optimize.statistics import Statistics
 from weft.plan.changelog import QueryId
-from weft.runtime.loop import AVAILABLE_NOW
+from weft.runtime.frames import AVAILABLE_NOW
 from weft.runtime.session import local_session
 from weft.state.bucket import Bucket
 
@@ -166,12 +166,11 @@ def measure(setting: Setting, way: str, folder: Path) -> Outcome:
                 name = f"r{relation:03}"
                 if any(f"{name} [" in text for _, text in group):
                     source = files(folder / "data" / name, schema=SCHEMA, max_files_per_batch=1)
-                    engine.stream(name, source, time="ts", lateness="0 seconds")
+                    engine.stream(name, source, time="ts", lateness="0 seconds", max_ahead=None)
             engine.create_many(group)
             engine.start(AVAILABLE_NOW)
-            streaming = engine.spark.streams.active[0]
             engine.wait(1200)
-            batches = finished_batches(engine, streaming)[round(WARM_UP * setting.seconds) :]
+            batches = finished_batches(engine)[round(WARM_UP * setting.seconds) :]
             seconds += median(batch.seconds for batch in batches)
             sent += sum(came for came, _ in engine.core.planning.flows.values())
             buckets += engine.core.inventory.buckets.values()

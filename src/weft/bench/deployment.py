@@ -125,7 +125,6 @@ def run(settings: Settings, folder: Path) -> Report:
             engine.stream(name, files(folder / "in" / name, schema=SCHEMA), time="ts", lateness="0 seconds")
         engine.create_many(texts[: settings.running])
         engine.start(f"{round(settings.interval * 1000)} milliseconds")
-        streaming = engine.spark.streams.active[0]
         wait_until_following(engine, feed, settings.load, patience=_PATIENCE)
         marks = [time.time()]
         time.sleep(settings.seconds)
@@ -137,7 +136,7 @@ def run(settings: Settings, folder: Path) -> Report:
         marks.append(max(time.time(), marks[1] + settings.seconds))
         waiting.append(files_waiting(engine, feed, settings.load))
         time.sleep(2 * settings.interval)  # the last batch of the phase has to be reported
-        batches = finished_batches(engine, streaming)
+        batches = finished_batches(engine)
         phases = [
             phase(batches, begin, end, files_waiting=count)
             for begin, end, count in zip(marks[:-1], marks[1:], waiting, strict=True)

@@ -39,7 +39,7 @@ def run_fan_out(case: Case, folder: Path, limit: float) -> Outcome:
         (live / name).mkdir(parents=True)
     with Engine(folder / "state", partitions=os.cpu_count() or 1, keep_results=_KEPT) as engine:
         for name in STREAMS:
-            engine.stream(name, files(live / name, schema=SCHEMA), time="ts", lateness="0 seconds")
+            engine.stream(name, files(live / name, schema=SCHEMA), time="ts", lateness="0 seconds", max_ahead=None)
         query = engine.create(PLAIN_PAIRS if materialized else AGGREGATED_PAIRS)
         engine.start()
         with _consumer(query, materialized=materialized) as consume:

@@ -19,6 +19,7 @@ _MODES: Mapping[Mode, str] = {
 SYSTEMS: Mapping[str, str] = {
     "weft": "all queries in one shared job",
     "weft-delivered": "the same, and the rows of all queries are built and read",
+    "weft-other": "another checkout of weft, in the folder $WEFT_OTHER",
     "spark": "plain Structured Streaming, a streaming query for each",
     "spark-shared": "plain Structured Streaming, hand-written to read the input once for all",
     "flink": "Apache Flink, one statement set",

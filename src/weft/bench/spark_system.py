@@ -20,7 +20,7 @@ from weft.bench.case import Case, Digest, Outcome, Variant
 from weft.bench.data import link_files, write_prelude
 from weft.bench.measure import Batch, rate_alone, rate_together, to_batch
 from weft.bench.spark_queries import frames
-from weft.runtime.session import local_session, streaming_settings
+from weft.runtime.session import local_session, own_session
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _PRELUDE = 2_000
@@ -40,7 +40,7 @@ def run_spark(case: Case, folder: Path, limit: float) -> Outcome:
         write_prelude(stage, _PRELUDE)
     link_files(folder, after, case.seconds, streams=case.kind.streams)
     live.symlink_to(before)
-    queries = _start(local_session(), case, folder)
+    queries = _start(own_session(local_session()), case, folder)
     _wait(queries, 1, time.time() + _START_UP)
     begin = time.time()
     _redirect(live, after)
@@ -66,17 +66,16 @@ def _redirect(link: Path, target: Path) -> None:
 
 
 def _start(spark: SparkSession, case: Case, folder: Path) -> list[StreamingQuery]:
-    with streaming_settings(spark):
-        for key, value in _settings(case).items():
-            spark.conf.set(key, value)
-        return [
-            frame.writeStream.format("noop")
-            .queryName(f"bench{number}")
-            .option("checkpointLocation", str(folder / "checkpoints" / str(number)))
-            .trigger(processingTime=_TRIGGER)
-            .start()
-            for number, frame in enumerate(frames(spark, case, folder / "live"))
-        ]
+    for key, value in _settings(case).items():
+        spark.conf.set(key, value)
+    return [
+        frame.writeStream.format("noop")
+        .queryName(f"bench{number}")
+        .option("checkpointLocation", str(folder / "checkpoints" / str(number)))
+        .trigger(processingTime=_TRIGGER)
+        .start()
+        for number, frame in enumerate(frames(spark, case, folder / "live"))
+    ]
 
 
 def _settings(case: Case) -> dict[str, str]:

@@ -9,16 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.streaming.query import StreamingQuery
-
 from weft.bench.case import Case, Digest, Kind, Outcome, Variant
 from weft.bench.data import SCHEMA
 from weft.bench.digest import aggregate_digest, join_digest
-from weft.bench.measure import Batch, rate_alone, to_batch
+from weft.bench.measure import Batch, rate_alone
 from weft.bench.workload import WindowAggregate, WindowJoin, window_aggregates, window_joins
 from weft.engine import Engine, Query
 from weft.engine.streams import files
-from weft.runtime.loop import AVAILABLE_NOW
+from weft.runtime.frames import AVAILABLE_NOW
 
 _POLL = 0.005
 _CHECKED = {Kind.JOINS: {20: 3}, Kind.AGGREGATES: {20: 3, 100: 3, 1000: 3}}
@@ -29,16 +27,15 @@ def run_weft(case: Case, folder: Path, limit: float) -> Outcome:
     """Measure a case over the files under `folder`, for at most `limit` seconds."""
     with Engine(folder / "state", partitions=os.cpu_count() or 1) as engine:
         for name in case.kind.streams:
-            engine.stream(name, _source(case, engine, folder / name), time="ts", lateness="0 seconds")
+            engine.stream(name, _source(case, engine, folder / name), time="ts", lateness="0 seconds", max_ahead=None)
         queries = engine.create_many([query.weft_sql() for query in _workload(case)])
         engine.start(AVAILABLE_NOW)
-        streaming = engine.spark.streams.active[0]
         deadline = time.monotonic() + limit
         if case.variant is Variant.DELIVERED:
             outcome = _deliver(case, engine, queries, deadline)
         else:
             engine.wait(limit)
-            outcome = rate_alone(finished_batches(engine, streaming), case.batch_rows)
+            outcome = rate_alone(finished_batches(engine), case.batch_rows)
         if not engine.wait(1):  # a failure is raised here
             return replace(outcome, note=f"stopped after {limit:.0f} s")
         return replace(outcome, digests=_digests(case, queries))
@@ -54,11 +51,13 @@ def _source(case: Case, engine: Engine, path: Path) -> Any:
     return files(path, schema=SCHEMA, max_files_per_batch=case.files)
 
 
-def finished_batches(engine: Engine, streaming: StreamingQuery) -> list[Batch]:
-    """The batches of a running or ended engine: times as Spark reports them, rows as weft counted them."""
-    rows = {summary.batch: summary.rows for summary in list(engine.summaries)}
-    batches = [to_batch(progress) for progress in streaming.recentProgress]
-    return [replace(batch, rows=rows[batch.number]) for batch in batches if batch.number in rows]
+def finished_batches(engine: Engine) -> list[Batch]:
+    """The batches of a running or ended engine, as it reports them itself."""
+    found = []
+    for summary in list(engine.summaries):
+        seconds = sum(summary.seconds.get(phase, 0.0) for phase in ("compile", "run", "commit"))
+        found.append(Batch(summary.batch, summary.at - seconds, seconds, summary.rows))
+    return found
 
 
 def _deliver(case: Case, engine: Engine, queries: Sequence[Query], deadline: float) -> Outcome:

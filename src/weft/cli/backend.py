@@ -47,6 +47,9 @@ class Backend(Protocol):
     def drop(self, name: str) -> Query:
         """End a query."""
 
+    def resume_sink(self, name: str) -> Query:
+        """Let a query's sink that has failed go on."""
+
     def explain(self, name: str) -> Explained:
         """A query's part of the shared plan."""
 
@@ -64,6 +67,12 @@ class Backend(Protocol):
 
     def add_stream(self, stream: NewStream) -> Stream:
         """Declare a stream."""
+
+    def drop_stream(self, name: str, *, cascade: bool = False) -> Stream:
+        """Remove a stream, with `cascade` also the queries that read it."""
+
+    def set_watermark(self, stream: str, time: str) -> Stream:
+        """Set a stream's watermark back."""
 
     def plan(self) -> Plan:
         """The shared plan."""
@@ -126,8 +135,8 @@ def served_at(path: Path) -> str | None:
     """The address of the service that says it is working on a path; None if none does."""
     try:
         value = json.loads((path / ADDRESS_FILE).read_text(encoding="utf-8"))
-        return str(value["address"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(value.get("value", value)["address"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

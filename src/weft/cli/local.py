@@ -6,7 +6,7 @@ Queries created and streams declared here are durable, and in effect from the ne
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -15,11 +15,13 @@ from weft.engine import Engine
 from weft.engine import Query as Handle
 from weft.engine.analysis import check_types
 from weft.engine.core import Core
-from weft.engine.deliveries import give_back
+from weft.engine.deliveries import Deliveries
+from weft.engine.leases import kept_from
 from weft.engine.registry import check_name
+from weft.engine.set_back import parse_time
 from weft.engine.sinks import Sink
-from weft.engine.streams import declare_stream, files
-from weft.errors import DuplicateStream, EngineStopped, InvalidSetting, InvalidStream
+from weft.engine.streams import declare_stream, files, parse_ahead
+from weft.errors import DuplicateStream, EngineStopped, InvalidSetting, InvalidStream, UnknownStream, WeftError
 from weft.plan.changelog import QueryId
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream as Declared
@@ -33,6 +35,7 @@ from weft.service.tenants import EVERYBODY, Tenants
 from weft.service.views import Views, columns_of
 from weft.sql import bind, parse_duration
 from weft.state.directory import Directory
+from weft.state.ended import number_of
 
 if TYPE_CHECKING:
     from weft.service.client import NewQuery, NewStream
@@ -55,22 +58,30 @@ class _IdleEngine:
     """As much of an engine as a service needs, without Spark and without batches."""
 
     running = False
-    deliveries = SimpleNamespace(error_of=lambda _: "")
 
     def __init__(self, core: Core) -> None:
         self.core = core
         self.spark = _NoSpark()
+        self.deliveries = Deliveries(cast("Engine", self))  # none of them runs here
 
     def streams(self) -> tuple[Declared, ...]:
         return tuple(self.core.streams.values())
 
-    def check(self, sql: str) -> BoundQuery:
-        return check_types(bind(sql, self.core.streams), self.core.streams, self.spark)
+    def stream_errors(self) -> dict[str, WeftError]:
+        return {}
 
-    def create_many(self, queries: Sequence[tuple[str, str]], *, sink: Callable[[Handle], Sink | None]) -> list[Handle]:
+    def check(self, sql: str, *, streams: Mapping[str, Declared] | None = None) -> BoundQuery:
+        return check_types(bind(sql, self.core.streams if streams is None else streams), self.core.streams, self.spark)
+
+    def create_checked(
+        self, queries: Sequence[tuple[str, BoundQuery]], *, sink: Callable[[Handle], Sink | None]
+    ) -> list[Handle]:
         # A path has no folder for sinks (`Service.create` refuses to deliver), so there are none to ask `sink` for.
-        request = self.core.submit(create=[(check_name("query", name), self.check(sql)) for name, sql in queries])
+        request = self.core.submit(create=[(check_name("query", name), query) for name, query in queries])
         return [self.query_by_id(query) for query, _, _ in request.created]
+
+    def set_watermark(self, stream: str, time: str) -> None:
+        self.core.set_watermark(stream, parse_time(time))
 
     def query_by_id(self, query: QueryId) -> Handle:
         return Handle(cast("Engine", self), query, self.core.roster.name_of(query), None)
@@ -86,7 +97,9 @@ class _Kept(Observer):
         results = self._engine.core.inventory.results
         seen = [totals for manifest in results for stream, totals in manifest.streams if stream == name]
         rows, late = sum(totals.rows for totals in seen), sum(totals.late for totals in seen)
-        return StreamFigures(rows, 0.0, late, sum(len(totals.bad_files) for totals in seen))
+        ahead, bad_rows = sum(totals.ahead for totals in seen), sum(totals.bad_rows for totals in seen)
+        missed, bad = sum(totals.missed for totals in seen), sum(len(totals.bad_files) for totals in seen)
+        return StreamFigures(rows, 0.0, late, bad, ahead, missed, bad_rows)
 
 
 class Local:
@@ -121,7 +134,11 @@ class Local:
 
     def queries(self, state: str = "live") -> list[Query]:
         """Queries that are "live", "ended", or "all"."""
-        return [self._query(query) for query in self._service.queries(EVERYBODY, state)]
+        found, after = list["Query"](), 0
+        while page := self._service.queries(EVERYBODY, state, after=after):
+            found += [self._query(query) for query in page]
+            after = number_of(page[-1].id)
+        return found
 
     def query(self, name: str) -> Query:
         """The query of this name."""
@@ -138,6 +155,10 @@ class Local:
     def drop(self, name: str) -> Query:
         """End a query; one that has ended stays as it is."""
         return self._query(self._service.drop(EVERYBODY, name))
+
+    def resume_sink(self, name: str) -> Query:
+        """Let a query's sink that has failed go on, when an engine runs again."""
+        return self._query(self._service.resume_sink(EVERYBODY, name))
 
     def explain(self, name: str) -> Explained:
         """A query's part of the shared plan."""
@@ -170,17 +191,22 @@ class Local:
             )
         cursor, core = self._cursor(after), service.engine.core
         yield Event("columns", columns_of(core.roster.bound_query(query.id)))
-        for batch in batches_with_rows(core, query, cursor)[0]:
-            for behind, texts in service.reader.batch(query, batch).pieces(cursor.skip_in(batch)):
-                yield Event("rows", {"batch": batch, "rows": [json.loads(text) for text in texts]}, str(behind))
+        more = True
+        while more:
+            ahead = batches_with_rows(core, query, cursor)
+            for batch in ahead.batches:
+                at = Cursor(batch, cursor.skip_in(batch))
+                while at.batch == batch:
+                    found = service.reader.rows(query, at)
+                    at = found.behind
+                    yield Event("rows", {"batch": batch, "rows": [json.loads(text) for text in found.texts]}, str(at))
+            cursor, more = Cursor(ahead.following), ahead.more
         reason = query.error or ("no engine is running, nothing more will come" if query.state == "live" else "")
         yield Event("end", {"state": query.state, "error": reason})
 
     def _cursor(self, text: str) -> Cursor:
         """A cursor, or the oldest row that is kept."""
-        core = self._service.engine.core
-        kept = core.inventory.results
-        return parse_cursor(text) if text else Cursor(kept[0].batch if kept else core.next_batch)
+        return parse_cursor(text) if text else Cursor(kept_from(self._service.engine.core))
 
     # ---- streams and the plan
 
@@ -199,11 +225,30 @@ class Local:
             stream["path"], format=stream["format"], schema=stream.get("schema"), options=stream.get("options")
         )
         lateness = parse_duration(stream.get("lateness", "0 seconds"))
-        declared = declare_stream(name, source, time=stream["time"], lateness=lateness, retain=None, existing=None)
+        ahead = parse_ahead(stream.get("max_ahead", ""))
+        declared = declare_stream(
+            name, source, time=stream["time"], lateness=lateness, retain=None, existing=None, max_ahead=ahead
+        )
         if self._opened is None:
             self._opened = _open(self._path)
         self._opened.engine.core.add_stream(declared)
         return self._views.stream(declared)
+
+    def drop_stream(self, name: str, *, cascade: bool = False) -> Stream:
+        """Remove a stream, with `cascade` also the queries that read it."""
+        core = self._service.engine.core
+        known = core.streams.get(name)
+        if known is None:
+            raise UnknownStream(f'stream "{name}" does not exist')
+        before = self._views.stream(known)
+        if cascade:
+            core.submit(drop=[core.roster.names[query] for query in core.readers_of(name)])
+        core.drop_stream(name)
+        return before
+
+    def set_watermark(self, stream: str, time: str) -> Stream:
+        """Set a stream's watermark back."""
+        return self._service.set_watermark(EVERYBODY, stream, time)
 
     def plan(self) -> Plan:
         """The shared plan."""
@@ -223,11 +268,11 @@ def _open(path: Path) -> Service:
     except PermissionError as error:
         raise InvalidSetting(f'state directory "{path}" cannot be opened', detail=f"{error}.") from error
     try:
-        core = Core(directory)
-        give_back(core)
+        engine = cast("Engine", _IdleEngine(Core(directory)))
+        engine.deliveries.remember()
     except BaseException:
         directory.close()
         raise
-    engine, config = cast("Engine", _IdleEngine(core)), Config(engine=EngineSection(path=path))
+    config = Config(engine=EngineSection(path=path))
     host = cast("EngineHost", SimpleNamespace(engine=engine, observer=_Kept(engine)))
     return Service(config, host, Tenants({}, ()))

@@ -87,6 +87,14 @@ def show_query(session: Session, name: Name) -> None:
     session.answer(query, lambda: show.query_details(query))
 
 
+@app.command("resume-sink")
+@shared
+def resume_sink(session: Session, name: Name) -> None:
+    """Let a sink that has failed go on with the rows that are kept; those that are gone are noted as a gap."""
+    query = session.backend.resume_sink(name)
+    session.answer(query, lambda: show.query_details(query))
+
+
 @app.command()
 @shared
 def explain(

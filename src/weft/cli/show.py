@@ -54,6 +54,7 @@ def query_details(query: Query) -> RenderableType:
         "rows/s": count(query["rows_per_second"]),
         "latency": seconds(query["latency_seconds"]),
         "sink": query["sink_error"],
+        "sink missed": ", ".join(f"batches {gap['from']} to {gap['until'] - 1}" for gap in query["sink_gaps"]),
         "notice": "\n".join(query["notices"]),
     }
     return Group(Text(query["name"], style="bold cyan"), _facts(lines))
@@ -83,7 +84,8 @@ def stream_table(streams: Sequence[Stream]) -> RenderableType:
     """Streams, one in a line."""
     if not streams:
         return Text("no streams", style="dim")
-    table = grid("stream", "format", "time", right=("rows", "rows/s", "late", "bad files"), last="columns")
+    figures = ("rows", "rows/s", "late", "ahead", "missed", "bad files", "bad rows")
+    table = grid("stream", "format", "time", right=figures, last="columns")
     for stream in streams:
         table.add_row(
             Text(stream["name"], style="cyan"),
@@ -92,10 +94,18 @@ def stream_table(streams: Sequence[Stream]) -> RenderableType:
             count(stream["rows"]),
             count(stream["rows_per_second"]),
             count(stream["late_rows"]),
+            count(stream["ahead_rows"]),
+            count(stream["missed_rows"]),
             count(stream["bad_files"]),
+            count(stream["bad_rows"]),
             Text(", ".join(f"{each['name']} {each['type']}" for each in stream["columns"])),
         )
     return table
+
+
+def declared(stream: Stream) -> RenderableType:
+    """A stream that was declared just now, and what to know about it."""
+    return Group(stream_table([stream]), *_notices(stream["notices"]))
 
 
 def what_if(found: WhatIf) -> RenderableType:

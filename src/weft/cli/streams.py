@@ -1,4 +1,4 @@
-"""`weft stream`: declare streams and list them."""
+"""`weft stream`: declare streams, list and drop them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.cli.session import Session, shared
 if TYPE_CHECKING:
     from weft.service.client import NewStream
 
-app = typer.Typer(name="stream", help="Streams: declare and list.", no_args_is_help=True)
+app = typer.Typer(name="stream", help="Streams: declare, list and drop.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -26,7 +26,7 @@ def list_streams(session: Session) -> None:
 
 @app.command()
 @shared
-def add(
+def add(  # noqa: PLR0913 each is an option of the command
     session: Session,
     name: Annotated[str, typer.Argument(help="What queries call it.")],
     *,
@@ -40,6 +40,9 @@ def add(
         str | None, typer.Option("--schema", help='"ts timestamp, price double"; default: as in the files.')
     ] = None,
     lateness: Annotated[str, typer.Option("--lateness", help="How late rows may come.")] = "0 seconds",
+    max_ahead: Annotated[
+        str | None, typer.Option("--max-ahead", help='Rows farther ahead of the clock are set aside, or "unlimited".')
+    ] = None,
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the format.")
     ] = None,
@@ -52,9 +55,36 @@ def add(
         wanted["path"] = os.path.abspath(path) if local else path
     if schema is not None:
         wanted["schema"] = schema
+    if max_ahead is not None:
+        wanted["max_ahead"] = max_ahead
     if option:
         wanted["options"] = _pairs(option)
     stream = session.backend.add_stream(wanted)
+    session.answer(stream, lambda: show.declared(stream))
+
+
+@app.command("set-watermark")
+@shared
+def set_watermark(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="The stream.")],
+    time: Annotated[str, typer.Argument(help="An earlier event time, like 2026-01-31T12:00:00Z.")],
+) -> None:
+    """Set a watermark back that a row with a wrong time has moved too far; queries of the stream begin anew."""
+    stream = session.backend.set_watermark(name, time)
+    session.answer(stream, lambda: show.stream_table([stream]))
+
+
+@app.command()
+@shared
+def drop(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="The stream.")],
+    *,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Drop the queries that read it, too.")] = False,
+) -> None:
+    """Remove a stream for good; for administrators."""
+    stream = session.backend.drop_stream(name, cascade=cascade)
     session.answer(stream, lambda: show.stream_table([stream]))
 
 

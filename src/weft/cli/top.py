@@ -94,7 +94,7 @@ def _first(ticks: Iterator[Tick]) -> Tick:
 
 
 def _head(status: Mapping[str, Any]) -> Text:
-    style = {"running": "green", "failed": "red"}.get(status["state"], "yellow")
+    style = {"running": "green", "failed": "red", "failing": "red", "stuck": "red"}.get(status["state"], "yellow")
     text = Text.assemble(("weft ", "bold cyan"), (status["state"], style), no_wrap=True, overflow="ellipsis")
     text.append(f"  batch {status['batch']}  {show.count(status['rows_per_second'])} rows/s")
     text.append(f"  latency {show.seconds(status['latency_seconds'])}  {status['live']} queries live", "bold")

@@ -6,7 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from weft.demo.count import Counted, RowCounter
 from weft.demo.ledger import Ledger
@@ -15,6 +15,7 @@ from weft.demo.workload import DemoQuery
 from weft.engine import Engine, Query
 from weft.plan.key import key_text
 from weft.plan.shared import SharedPlan, Store
+from weft.plan.time import to_datetime
 from weft.state.journal import Manifest
 
 _RECENT = 5
@@ -171,7 +172,7 @@ class Observer:
                 self._rows[name],
                 lately[name] / seconds if seconds else 0.0,
                 self._late[name],
-                _instant(watermarks[name]) if name in watermarks else None,
+                to_datetime(watermarks[name]) if name in watermarks else None,
             )
             for name in (stream.name for stream in self._engine.streams())
         )
@@ -209,10 +210,6 @@ class _Shown:
             deployments.append(wait.total_seconds())
         if self.state in ("dropped", "failed") and self.ended is None:
             self.ended = now
-
-
-def _instant(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / 1_000_000, UTC)
 
 
 def _sharing(plan: SharedPlan, rows_read: int, rows_apart: int) -> Sharing:

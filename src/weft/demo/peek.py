@@ -30,15 +30,14 @@ def batches_from(engine: Engine, first: int) -> tuple[list[Manifest], list[Reade
         fresh = core.inventory.results_of(first)
         if not fresh:
             return [], []
-        records = [r for r in core.roster.records.values() if r.ended is None or r.ended > first]
+        records = core.roster.records.live_after(first)
         streams = [frozenset(part.stream for part in core.roster.bound_query(r.id).relations) for r in records]
-    return fresh, [Reader(record, read) for record, read in zip(records, streams, strict=True)]
+    return list(fresh), [Reader(record, read) for record, read in zip(records, streams, strict=True)]
 
 
 def plan_and_watermarks(engine: Engine) -> tuple[SharedPlan, Mapping[str, int]]:
     """The shared plan in effect, and the watermark of each stream that has seen data."""
-    with engine.core.lock:
-        return engine.core.plan, engine.core.watermarks()
+    return engine.core.plan, engine.core.watermarks()
 
 
 def record_of(engine: Engine, query: Query) -> QueryRecord | None:
@@ -49,5 +48,4 @@ def record_of(engine: Engine, query: Query) -> QueryRecord | None:
 def oldest_batch(engine: Engine) -> int:
     """The first batch whose results are still there."""
     with engine.core.lock:
-        results = engine.core.inventory.results
-        return results[0].batch if results else 0
+        return engine.core.inventory.first_result or 0

@@ -21,7 +21,7 @@ def check_types(query: BoundQuery, streams: Mapping[str, Stream], spark: Any) ->
         predicates = [part for part in conjuncts(relation.predicate) if isinstance(part, Opaque)]
         computed = [part for part in computed_parts(query, number) if isinstance(part, Opaque)]
         _check_relation(streams[relation.stream], predicates, computed, spark)
-    unknown = [output.sql for output in query.outputs if output.type is None]
+    unknown = [output.sql for output in query.outputs if output.type is None or output.doubtful]
     having = None if query.aggregation is None else query.aggregation.having
     if unknown or having is not None:
         windows = [("window_start", "timestamp"), ("window_end", "timestamp")]

@@ -1,63 +1,55 @@
-"""One micro-batch after the other: begin, run, commit, and what is worth knowing about each."""
+"""One micro-batch after the other: begin, run, commit, and what happens to one that fails."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
+from weft.engine.ahead import AheadSamples
+from weft.engine.attempts import DROPPED, Attempts
 from weft.engine.core import Core
-from weft.engine.deliveries import Deliveries
+from weft.engine.diagnosis import failing_query, failing_sources
+from weft.engine.inputs import Inputs, Offer
 from weft.engine.reports import stage_seconds
-from weft.errors import EngineStopped, InvalidSetting, WeftError
+from weft.engine.retention import Retention
+from weft.engine.summary import BatchSummary, log_batch, summarize
+from weft.errors import (
+    BatchInterrupted,
+    DiskFull,
+    EngineStopped,
+    InvalidSetting,
+    SparkLost,
+    StateCorrupt,
+    WeftError,
+)
 from weft.runtime.failures import to_user_error
 from weft.runtime.job import BatchRunner
-from weft.runtime.task import BatchTask, Program
-from weft.state.journal import Manifest, StreamTotals
+from weft.runtime.task import BatchTask
 
 _log = logging.getLogger("weft")
 _KEPT_SUMMARIES = 1000
 _MAX_PARTITIONS = 4096
-_LOOK_EVERY = 0.1
-
-
-class _Finishing(EngineStopped):
-    """A batch comes while the engine stops: it will be run by the next one."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSummary:
-    """One committed micro-batch in figures."""
-
-    batch: int
-    streams: Mapping[str, StreamTotals]
-    pairs: int
-    queries: int
-    failed: tuple[str, ...]
-    seconds: Mapping[str, float]
-    """Wall time of its phases: compile, run (of which tag and probe), commit."""
-
-    @property
-    def rows(self) -> int:
-        """Input rows of all streams."""
-        return sum(totals.rows for totals in self.streams.values())
-
-    @property
-    def late(self) -> int:
-        """Rows dropped because they were older than their stream's watermark."""
-        return sum(totals.late for totals in self.streams.values())
+_RETRIES = 2
+"""Times that a batch is run again as it is, before the query at fault is looked for."""
+_RETRY_PAUSE = 0.2
+_SHORTEST_TRIAL = 10.0
+"""Seconds that a batch may take at least when the query at fault is looked for."""
+_NOT_OF_A_QUERY = (DiskFull, EngineStopped, SparkLost, StateCorrupt)
+"""Failures that have nothing to do with what queries ask for."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """How batches are run: in how many partitions, and for how long their results are kept (None: for ever)."""
+    """How batches are run: in how many partitions."""
 
     partitions: int
-    keep_results: timedelta | None
+    longest: timedelta
+    """A batch that takes longer is given up, and the query at fault is looked for."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.partitions <= _MAX_PARTITIONS:
@@ -65,75 +57,152 @@ class BatchSettings:
 
 
 class Batches:
-    """Runs the batches that Spark hands over; a batch counts when it is committed, and then only once."""
+    """Runs batches over what there is to read; a batch counts when it is committed."""
 
-    def __init__(self, core: Core, runner: BatchRunner, deliveries: Deliveries, *, settings: BatchSettings) -> None:
+    def __init__(
+        self, core: Core, runner: BatchRunner, inputs: Inputs, retention: Retention, *, settings: BatchSettings
+    ) -> None:
         self._core = core
         self._runner = runner
-        self._deliveries = deliveries
+        self._inputs = inputs
+        self._retention = retention
         self._settings = settings
+        self.attempts = Attempts(core, runner)
         self.error: WeftError | None = None
         """Why the last batch failed; None if it did not."""
-        self.repeated = False
-        """Whether Spark handed a batch over that was committed before."""
+        self.failures = 0
+        """Attempts in a row that failed."""
         self.finishing = False
         """Whether no more batches are to be run."""
         self.summaries: deque[BatchSummary] = deque(maxlen=_KEPT_SUMMARIES)
+        self._turn = threading.Lock()
+        """Held while an attempt runs."""
+        self._ahead = AheadSamples(core.directory)
 
-    def finish(self, seconds: float) -> None:
-        """Run no more batches, and wait for the end of one that runs, but not for ever."""
-        deadline = time.monotonic() + seconds
-        with self._core.lock:
-            self.finishing = True
-            while self._core.running is not None and time.monotonic() < deadline:
-                self._core.committed.wait(_LOOK_EVERY)
+    def run(self, offer: Offer) -> BatchSummary | None:
+        """Run and commit a batch over what is offered; None if nothing is left of that.
 
-    def run(self, frame: Any, batch: int) -> None:
-        """Run and commit a batch, unless that was done before a crash. A failed batch leaves nothing behind."""
-        started = time.monotonic()
+        An attempt that fails leaves nothing behind and is repeated. A source that cannot be read is left out; a query
+        that makes the batch fail is set aside. What remains is raised.
+        """
+        attempts = 0
+        while offer and not self.finishing:
+            batch = self._core.next_batch
+            try:
+                with self._turn:
+                    summary = self._attempt(offer)
+            except WeftError as error:
+                if self._core.next_batch > batch:
+                    self._note_committed(offer, error)
+                    raise
+                attempts += 1
+                offer = self._after_failure(offer, error, attempts)
+                continue
+            self.error, self.failures = None, 0
+            self._inputs.done(offer)
+            return summary
+        return None
+
+    def between(self, work: Callable[[], None]) -> None:
+        """Do something between two batches; none begins meanwhile."""
+        with self._turn:
+            work()
+
+    def finish(self, seconds: float) -> bool:
+        """Run no more batches, and wait for the end of one that runs, but not for ever; returns whether it ended."""
+        self.finishing = True
+        return self.attempts.finish(seconds)
+
+    def _attempt(self, offer: Offer) -> BatchSummary:
+        """One try at running a batch; a failure is told in the user's terms."""
+        started, batch = time.monotonic(), self._core.next_batch
+        task: BatchTask | None = None
         try:
-            begun = self._begin(batch)
-            if begun is None:
-                self.repeated = True
-                return
+            begun = self._core.begin(batch, partitions=self._settings.partitions, inputs=offer.to_inputs())
+            assert begun is not None, "the next batch is not committed"
+            program, task = begun
             compiled = time.monotonic()
-            reports = self._runner.run(frame, *begun)
+            reports = self.attempts.run(offer, program, task, limit=self._settings.longest.total_seconds())
             ran = time.monotonic()
-            manifest = self._core.commit(batch, reports)
-        except _Finishing:
-            raise  # nothing was begun
+            manifest = self._core.commit(batch, reports, attempt=task.attempt)
         except BaseException as error:
-            self.error = to_user_error(error, batch)
-            _log.error("batch failed", extra={"batch": batch, "code": self.error.code, "error": self.error.message})
-            self._core.abort()
-            raise self.error from error
+            if task is not None and self._core.next_batch == batch:
+                self._core.abort(task.attempt)
+            if isinstance(error, Exception):
+                raise self._told(error, batch) from error
+            raise
+        finally:
+            if task is not None:
+                self.attempts.end(task, keep=self._core.next_batch > batch)
         seconds = {"compile": compiled - started, "run": ran - compiled, "commit": time.monotonic() - ran}
-        self._note(manifest, seconds | stage_seconds(reports))
-        self._trim(manifest.at)
+        try:
+            self._ahead.keep(batch, reports)
+            self._retention.after(manifest)
+        except Exception as error:
+            raise self._told(error, batch) from error
+        self.summaries.append(summarize(manifest, self._core.roster, seconds | stage_seconds(reports)))
+        log_batch(manifest, self._core.roster)
+        return self.summaries[-1]
 
-    def _begin(self, batch: int) -> tuple[Program, BatchTask] | None:
-        with self._core.lock:
-            if self.finishing:
-                raise _Finishing("the engine is stopping")
-            return self._core.begin(batch, partitions=self._settings.partitions)
+    def _told(self, error: Exception, batch: int) -> WeftError:
+        """The failure in the user's terms; if the batch was given up, that is what happened."""
+        if self.attempts.given_up:
+            return BatchInterrupted(f"batch {batch} was given up", detail=self.attempts.given_up)
+        committed = self._core.next_batch > batch
+        return error if isinstance(error, WeftError) else to_user_error(error, batch, committed=committed)
 
-    def _note(self, manifest: Manifest, seconds: Mapping[str, float]) -> None:
-        roster = self._core.roster
-        failed = tuple(roster.name_of(query) for query, _ in manifest.failed)
-        streams = dict(manifest.streams)
-        self.summaries.append(BatchSummary(manifest.batch, streams, manifest.pairs, len(roster.live), failed, seconds))
-        for name, totals in streams.items():
-            for bad in totals.bad_files:
-                _log.error("file set aside", extra={"stream": name, "file": bad})
-        for query, error in manifest.failed:
-            _log.warning("query failed", extra={"query": roster.name_of(query), "error": error})
+    # ---- failures
 
-    def _trim(self, now: float) -> None:
-        """Free results that were committed too long ago, unless a sink has not had them yet."""
-        if self._settings.keep_results is None:
-            return
-        oldest = now - self._settings.keep_results.total_seconds()
-        results = self._core.inventory.results
-        kept = next((manifest.batch for manifest in results if manifest.at >= oldest), self._core.next_batch)
-        undelivered = self._deliveries.oldest_undelivered()
-        self._core.trim_results(kept if undelivered is None else min(kept, undelivered))
+    def _note_committed(self, offer: Offer, error: WeftError) -> None:
+        """A batch is committed, and what is to be done after that has failed: its inputs must not be read again."""
+        self.error = error
+        self.failures += 1
+        self._inputs.done(offer)
+        reason = error.detail or error.message
+        _log.error("tidying up after a batch failed: %s", reason, extra={"batch": self._core.next_batch - 1})
+
+    def _after_failure(self, offer: Offer, error: WeftError, attempts: int) -> Offer:
+        """What to try next; raises the error if there is nothing."""
+        self.error = error
+        self.failures += 1
+        reason = error.detail or error.message
+        _log.error(
+            "batch failed: %s", reason, extra={"batch": self._core.next_batch, "code": error.code, "attempt": attempts}
+        )
+        if isinstance(error, _NOT_OF_A_QUERY):
+            raise error
+        faults = failing_sources(self._core, self._runner, offer, error)
+        if faults:
+            for stream, fault in faults.items():
+                self._inputs.refuse(stream, fault)
+            return offer.without(faults.keys())
+        if isinstance(error, BatchInterrupted) and error.detail == DROPPED:
+            return offer
+        if attempts <= _RETRIES and not isinstance(error, BatchInterrupted):
+            time.sleep(_RETRY_PAUSE * attempts)
+            return offer
+        culprit = failing_query(
+            self._core,
+            self.attempts,
+            offer,
+            partitions=self._settings.partitions,
+            limit=self._trial_limit(error),
+            check=self._check_finishing,
+        )
+        if culprit is None:
+            raise error
+        self._core.set_aside(culprit.record.id, self._core.next_batch, f"it makes the batch fail: {reason}")
+        _log.error("query set aside: %s", reason, extra={"query": culprit.record.name, "batch": self._core.next_batch})
+        return offer
+
+    def _check_finishing(self) -> None:
+        if self.finishing:
+            raise EngineStopped("the engine stops")
+
+    def _trial_limit(self, error: WeftError) -> float:
+        """Seconds that a trial may take: if the batch did not end, a few times what batches usually take."""
+        limit = self._settings.longest.total_seconds()
+        if not isinstance(error, BatchInterrupted):
+            return limit
+        usual = sorted(sum(s.seconds.get(name, 0.0) for name in ("compile", "run")) for s in self.summaries)
+        return min(limit, max(_SHORTEST_TRIAL, 5 * usual[len(usual) // 2] if usual else 0.0))

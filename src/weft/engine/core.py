@@ -6,55 +6,29 @@ what its tasks report (`commit`). Everything it knows it can read back from the 
 
 from __future__ import annotations
 
-import threading
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
-from uuid import uuid4
 
-from weft.engine.idle import Idleness
-from weft.engine.inventory import Inventory
-from weft.engine.planning import Planning, to_rebuild
-from weft.engine.registry import load_streams, save_stream
-from weft.engine.reports import ended_windows, gather
-from weft.engine.roster import Request, Roster
-from weft.errors import StateCorrupt
-from weft.optimize.multiway import Planner, plan_probes
-from weft.plan.changelog import Change, Failure, QueryId
+from weft.engine.ledger import Ledger
+from weft.engine.registry import remove_stream, save_stream
+from weft.engine.reports import gather, of_task
+from weft.engine.requests import Request
+from weft.errors import BatchInterrupted, StateCorrupt, StreamInUse, UnknownStream
+from weft.plan.changelog import Change, Failure, LiveQuery, QueryId
 from weft.plan.query import BoundQuery
-from weft.plan.shared import SharedPlan
 from weft.plan.stream import Stream
-from weft.plan.window import to_micros
-from weft.runtime.task import BatchTask, Program
-from weft.state.directory import Directory
-from weft.state.journal import Journal, Manifest
+from weft.runtime.task import NO_INPUTS, BatchInputs, BatchTask, Program, compile_program
+from weft.state.journal import Manifest
 
+_log = logging.getLogger("weft")
 CHECKPOINT_EVERY = 50
 Prepare = Callable[[Request], None]
 
 
-def _nothing(_: Request) -> None:
-    """Nothing is to be prepared."""
-
-
-class Core:
-    """State of an engine, recovered from its directory; its methods are safe to call from any thread."""
-
-    def __init__(self, directory: Directory, *, planner: Planner = plan_probes) -> None:
-        self.directory = directory
-        self.lock = threading.RLock()
-        self.committed = threading.Condition(self.lock)
-        """Notified after every commit."""
-        self.streams: dict[str, Stream] = load_streams(directory)
-        self.roster = Roster(self.streams)
-        self.inventory = Inventory(directory)
-        self.max_times: dict[str, int] = {}
-        self.next_batch = 0
-        self.running: int | None = None
-        self._task: BatchTask | None = None
-        self._idleness = Idleness()
-        self._journal = Journal(directory)
-        self.planning = Planning(planner)
-        self._recover()
+class Core(Ledger):
+    """What an engine knows and does between batches; its methods are safe to call from any thread."""
 
     # ---- requests
 
@@ -63,7 +37,7 @@ class Core:
         *,
         create: Sequence[tuple[str | None, BoundQuery]] = (),
         drop: Sequence[QueryId] = (),
-        prepare: Prepare = _nothing,
+        prepare: Prepare | None = None,
     ) -> Request:
         """Ask for queries to be created (name or None, bound) and dropped together, all or nothing.
 
@@ -71,168 +45,184 @@ class Core:
         when the queries have their ids and are not in effect yet; if it raises, nothing was asked for.
         """
         with self.lock:
-            return self._take_up(self.roster.request(create, drop), prepare)
+            for _, query in create:
+                for relation in query.relations:
+                    if relation.stream not in self.streams:  # it was dropped since the text was checked
+                        raise UnknownStream(f'stream "{relation.stream}" does not exist')
+            request = self.roster.request(create, drop, ready=prepare is None)
+        return self._take_up(request, prepare)
 
     def set_aside(self, query: QueryId, batch: int, error: str) -> None:
-        """End a query whose own expression failed on a row of `batch`; what it had before stays readable."""
+        """End a query whose own expression failed on a row of `batch`, or that makes the batch fail as a whole; what
+        it had before stays readable."""
         with self.lock:
             request = self.roster.request_end(Failure(query, batch, error))
-            if request is not None:
-                self._take_up(request)
+        if request is not None:
+            self._take_up(request, None)
 
-    def _take_up(self, request: Request, prepare: Prepare = _nothing) -> Request:
-        """Put it into effect, unless a batch is running."""
+    def _take_up(self, request: Request, prepare: Prepare | None) -> Request:
+        """Prepare a request and put it into effect, unless a batch is running."""
         try:
-            prepare(request)
+            if prepare is not None:
+                prepare(request)
+                with self.lock:
+                    request.ready = True
             if self.running is None:
-                self._apply_pending()
+                with self._changing:
+                    if self.running is None:
+                        self._apply_pending()
         except BaseException:
-            self.roster.cancel(request)
+            with self.lock:
+                self.roster.cancel(request)
             raise
         return request
 
+    def set_watermark(self, stream: str, time: int) -> Request:
+        """Set a stream's watermark back to an event time in microseconds, at the boundary and for good."""
+        with self.lock:
+            request = self.roster.request_set_back(stream, time, self.watermarks())
+        return self._take_up(request, None)
+
     def add_stream(self, stream: Stream) -> None:
         """Declare a stream; it is in the plan from the next batch on."""
-        with self.lock:
+        with self._changing:
             save_stream(self.directory, stream)
-            self.streams[stream.name] = stream
-            self.planning.forget()
+            self._journal.write_change(Change(self.next_batch, (), (), declared=(stream.name,)))
+            with self.lock:
+                self.streams[stream.name] = stream
+                self.planning.forget()
+
+    def drop_stream(self, name: str) -> None:
+        """Remove a stream that no live query reads, with the records of ended queries over it and what was read of it.
+
+        Raises UnknownStream, or StreamInUse while a batch runs or a query reads it.
+        """
+        with self._changing:
+            with self.lock:
+                if name not in self.streams:
+                    raise UnknownStream(f'stream "{name}" does not exist')
+                if self.running is not None:
+                    raise StreamInUse(f'stream "{name}" cannot be dropped while a batch runs', hint="Try again.")
+                readers = self.roster.readers_of(name)
+                if readers:
+                    raise StreamInUse(
+                        f'stream "{name}" is read by query "{readers[0]}"',
+                        detail=f"{len(readers)} queries read it.",
+                        hint="Drop them first, or drop the stream with cascade.",
+                    )
+                del self.streams[name]
+                self.roster.forget_ended_over(name)
+                self.max_times.pop(name, None)
+                self.offsets.pop(name, None)
+                self.files.drop(name)
+                self.planning.forget()
+            # The records go with the checkpoint, before the name can be declared with another schema.
+            self.checkpoint()
+            remove_stream(self.directory, name)
 
     def _apply_pending(self) -> None:
-        """Make all waiting requests one durable changelog entry for the next batch."""
-        if self.roster.pending:
+        """Make all requests that are ready one durable changelog entry for the next batch."""
+        with self.lock:
+            requests = self.roster.ready()
+            if not requests:
+                return
             change = self.roster.change(self.next_batch, self.max_times)
-            self._journal.write_change(change)
+        self._journal.write_change(change)
+        with self.lock:
             self._fold_change(change)
-            self.roster.acknowledge()
+            self.roster.acknowledge(requests)
+        if self.roster.has_many_ended:
+            self.roster.records.settle(self.lock)
 
-    def _fold_change(self, change: Change) -> None:
-        self.inventory.forget_meaning(self.roster.fold(change))
-        self.planning.changed(change.batch)
+    def tidy(self) -> None:
+        """Free what only dropped queries needed, when there is no batch whose commit would do it."""
+        if self._has_garbage and self.running is None:
+            with self._changing:
+                if self.running is None:
+                    self._collect()
 
     # ---- the life of a batch
 
-    def begin(self, batch: int, *, partitions: int) -> tuple[Program, BatchTask] | None:
-        """What batch `batch` has to do; None if it is committed already."""
-        with self.lock:
+    def begin(
+        self, batch: int, *, partitions: int, inputs: BatchInputs = NO_INPUTS
+    ) -> tuple[Program, BatchTask] | None:
+        """What batch `batch` has to do with these inputs; None if it is committed already."""
+        with self._changing:
             if batch == self.next_batch - 1:
                 return None
             if batch != self.next_batch:
                 raise StateCorrupt(
-                    f"Spark is at batch {batch} but the state directory is at batch {self.next_batch}",
-                    detail="The checkpoint of the streaming query and weft's own files do not belong together.",
-                    hint="Restore both from the same copy, or start with a new path.",
+                    f"batch {batch} was to be run but the state directory is at batch {self.next_batch}",
+                    hint="This is a bug in weft, or another process has changed the state directory.",
                 )
             self._apply_pending()
-            self.running = batch
-            self._task = self._make_task(batch, partitions)
-            return self.program, self._task
+            self.running = batch  # requests wait from here on, so a slow plan holds up nobody
+            try:
+                planned = self.planned()
+                with self.lock:
+                    self._task = self._make_task(batch, partitions, planned.plan, inputs)
+            except BaseException:
+                self.running = None
+                raise
+            return planned.program, self._task
 
-    @property
-    def plan(self) -> SharedPlan:
-        """The shared plan in effect."""
+    def trial(self, batch: int, *, partitions: int, inputs: BatchInputs, queries: Sequence[LiveQuery]) -> (
+        tuple[Program, BatchTask]
+    ):  # fmt: skip
+        """The same batch for some of the live queries only: what its tasks report is not to be committed."""
         with self.lock:
-            return self.planning.plan(self.roster.live.values(), self.streams, self.inventory.results)
-
-    @property
-    def program(self) -> Program:
-        """The plan in effect, compiled."""
+            streams, results = dict(self.streams), self.inventory.results
+        plan = self.planning.imagine(queries, streams, results)
         with self.lock:
-            return self.planning.program(self.plan, self.streams)
+            task = self._make_task(batch, partitions, plan, inputs)
+        return compile_program(plan, streams), replace(task, merges=())
 
-    def watermarks(self) -> dict[str, int]:
-        """Watermark per stream that has seen data, in microseconds."""
-        with self.lock:
-            return {name: newest - to_micros(self.streams[name].lateness) for name, newest in self.max_times.items()}
-
-    def _make_task(self, batch: int, partitions: int) -> BatchTask:
-        return BatchTask(
-            data=str(self.directory.path("data")),
-            batch=batch,
-            attempt=uuid4().hex[:8],
-            partitions=partitions,
-            watermarks=self.watermarks(),
-            buckets=tuple(self.inventory.buckets.values()),
-            masks=dict(self.inventory.masks),
-            merges=self.inventory.merges(self.roster.live, self.streams),
-            rebuild=to_rebuild(self.plan, self.inventory.complete, batch),
-            quarantine=str(self.directory.path("quarantine")),
-            closed=dict(self.inventory.closed),
-            idle=self._idleness.idle(self.streams),
-        )
-
-    def abort(self) -> None:
-        """The running batch failed: nothing of it counts; waiting requests take effect now."""
-        with self.lock:
-            self.running = None
+    def abort(self, attempt: str | None = None) -> None:
+        """The running batch failed, or is given up: nothing of it counts; waiting requests take effect now. With
+        `attempt`, only if that attempt is the one that runs."""
+        with self._changing:
+            with self.lock:
+                if self._task is None or (attempt is not None and self._task.attempt != attempt):
+                    return
+                self.running, task, self._task = None, self._task, None
+                self.committed.notify_all()
+            self.inventory.remove_attempt(task.batch, task.attempt)
             self._apply_pending()
 
-    def commit(self, batch: int, reports: Sequence[Mapping[str, Any]]) -> Manifest:
-        """Make the reported files of a batch exist, then free what nobody can reach any more."""
-        with self.lock:
-            assert self._task is not None, "a batch is begun before it is committed"
+    def commit(self, batch: int, reports: Sequence[Mapping[str, Any]], *, attempt: str | None = None) -> Manifest:
+        """Make the reported files of a batch exist, then free what nobody can reach any more. Raises BatchInterrupted
+        if the batch was given up meanwhile."""
+        with self._changing:
+            task = self._task
+            if task is None or (attempt is not None and task.attempt != attempt):
+                raise BatchInterrupted(f"batch {batch} was given up before it could be committed")
             manifest = gather(batch, reports, self.program, self.roster.live.values())
-            manifest = ended_windows(manifest, self.program, self._task)
+            manifest = replace(of_task(manifest, self.program, task), freed=self.inventory.freed)
             self._journal.write_manifest(manifest)
-            self._fold_manifest(manifest)
-            self.running = None
-            self.planning.learn(batch, reports)
-            self._idleness.note(name for name, totals in manifest.streams if totals.rows)
-            self._collect()
-            self.inventory.remove(path for report in reports for path in report.get("spent", ()))
-            if batch % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1:
-                self.checkpoint()
-            self._apply_pending()
-            self.committed.notify_all()
+            with self.lock:
+                self._fold_manifest(manifest)
+                self.running = self._task = None
+                self.planning.learn(batch, reports)
+                self.clocks.note(name for name, totals in manifest.streams if totals.counted)
+            self._after_commit(manifest)
             return manifest
 
-    def _fold_manifest(self, manifest: Manifest) -> None:
-        self.next_batch = manifest.batch + 1
-        for name, totals in manifest.streams:
-            if totals.max_time is not None:
-                self.max_times[name] = max(totals.max_time, self.max_times.get(name, totals.max_time))
-        self.inventory.fold(manifest, self.roster.slots)
-        for query, error in manifest.failed:
-            self.inventory.forget_meaning(self.roster.end(query, manifest.batch, error))
-            self.planning.forget()
-
-    def _collect(self) -> None:
-        stored = self.plan.probes.stored
-        self.inventory.collect(self.roster.live, self.streams, self.max_times, stored=stored)
+    def _after_commit(self, manifest: Manifest) -> None:
+        """Free, sum up, apply requests. The batch counts, whatever fails of this: the next one does it again."""
+        try:
+            self._collect()
+            self.inventory.folder.remove_unnamed(manifest)
+            if self.next_batch - self._summed_up >= CHECKPOINT_EVERY:
+                self.checkpoint()
+            self._apply_pending()
+        except Exception as error:
+            _log.error("tidying up after batch %d failed: %s", manifest.batch, error, extra={"batch": manifest.batch})
+        with self.lock:
+            self.committed.notify_all()
 
     def trim_results(self, before: int) -> None:
-        """Forget the results of batches older than `before`."""
-        with self.lock:
-            self.inventory.trim(before)
-
-    # ---- recovery
-
-    def checkpoint(self) -> None:
-        """Sum up the state so that a restart need not read all of history."""
-        with self.lock:
-            first = self.inventory.results[0].batch if self.inventory.results else self.next_batch
-            value = self.roster.to_json() | self.inventory.to_json()
-            value |= {"max_times": self.max_times, "first_result": first}
-            self._journal.write_checkpoint(self.next_batch - 1, value)
-            self._journal.pack()
-            self._journal.forget_packs(before=first)
-
-    def _recover(self) -> None:
-        last, saved = self._journal.read_checkpoint()
-        if saved is not None:
-            self.roster.load(saved)
-            self.inventory.load(saved)
-            self.max_times = saved["max_times"]
-            self.next_batch = last + 1
-        for entry in self._journal.history(after=last):
-            if isinstance(entry, Change):
-                self._fold_change(entry)
-            elif entry.batch > last:
-                self._fold_manifest(entry)
-            elif saved is not None and entry.batch >= saved["first_result"]:
-                self.inventory.add_result(entry)
-        self.inventory.trim_again()
-        # What was garbage before the restart is garbage still, and its files are gone: forget it first.
-        self._collect()
-        self.inventory.forget_incomplete()
-        self.inventory.remove_rubbish(self.next_batch)
+        """Forget the results of batches older than `before`; who reads them already may do so to the end."""
+        with self._changing:
+            with self.lock:
+                limit = self.leases.limit(min(before, self.next_batch))
+            self.inventory.trim(limit)

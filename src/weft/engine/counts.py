@@ -10,18 +10,31 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from weft.errors import ResultsGone
 from weft.kernels.select_pairs import select_pairs, select_rows
-from weft.runtime.read import Reading, chunks_of, read_chunk
+from weft.runtime.read import Reading, chunks_of, ranges
 from weft.state.bucket import PartView, open_part
 from weft.state.journal import Manifest
 from weft.state.segment import Piece, Rows, Segment, read_pairs
 
 Readers = Sequence[tuple[str, Reading]]
 """Queries of one source, by name."""
+_AT_ONCE = 1 << 20
+"""Pairs that are looked at together: there may be very many, and each takes some bytes."""
 
 
 def count_rows(manifest: Manifest, readings: Mapping[str, Reading]) -> Counter[str]:
-    """Rows that a batch gave to each query; of a query with HAVING those before it."""
+    """Rows that a batch gave to each query; of a query with HAVING those before it.
+
+    Raises ResultsGone if they are not kept any more.
+    """
+    try:
+        return _count(manifest, readings)
+    except FileNotFoundError as error:
+        raise ResultsGone(f"results of batch {manifest.batch} are not kept any more") from error
+
+
+def _count(manifest: Manifest, readings: Mapping[str, Reading]) -> Counter[str]:
     batch = manifest.batch
     sources: dict[str, list[tuple[str, Reading]]] = defaultdict(list)
     for name, reading in readings.items():
@@ -38,7 +51,7 @@ def count_rows(manifest: Manifest, readings: Mapping[str, Reading]) -> Counter[s
                 _count_selected(parts.open(bucket.path, number), sources.get(bucket.store, ()), counts)
         for source in {result.source for result in manifest.windows} & set(sources):
             for name, reading in sources[source]:
-                counts[name] += sum(read_chunk(reading, chunk).num_rows for chunk in chunks_of(reading, [manifest]))
+                counts[name] += sum(each.rows for each in ranges(reading, chunks_of(reading, [manifest])))
     return counts
 
 
@@ -78,17 +91,19 @@ def _count_piece(
         if epoch < reading.created:
             continue
         first, second = (1, 0) if reading.swapped else (0, 1)
-        selected = select_pairs(
-            rows[first],
-            rows[second],
-            (views[first].times, views[first].sets),
-            (views[second].times, views[second].sets),
-            slot=reading.slot,
-            bounds=reading.bounds,
-            sliding=reading.sliding,
-            start=reading.start,
-        )
-        counts[name] += len(selected.positions)
+        for begin in range(0, len(rows[0]), _AT_ONCE):
+            span = slice(begin, begin + _AT_ONCE)
+            selected = select_pairs(
+                rows[first][span],
+                rows[second][span],
+                (views[first].times, views[first].sets),
+                (views[second].times, views[second].sets),
+                slot=reading.slot,
+                bounds=reading.bounds,
+                sliding=reading.sliding,
+                start=reading.start,
+            )
+            counts[name] += len(selected.positions)
 
 
 def _count_selected(view: PartView, readers: Readers, counts: Counter[str]) -> None:

@@ -1,165 +1,27 @@
-"""Rows on their way to sinks, behind the batches: a thread for each, so that a slow or broken one is alone with it."""
+"""All sinks of an engine, behind the batches: a thread for each, so that a slow or broken one is alone with it."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from weft.engine.core import Core
-from weft.engine.roster import Request
-from weft.engine.sinks import ParquetSink, Sink, claim, hand_over, release
+from weft.engine.delivery import Delivery
+from weft.engine.leases import kept_from
+from weft.engine.requests import Request
+from weft.engine.sink_notes import SinkNote, claim_for, forget, give_back, new_note, noted, read_note, remove_note
+from weft.engine.sinks import ParquetSink, Sink
+from weft.errors import InvalidSetting, ResultsGone
 from weft.plan.changelog import QueryId
 from weft.plan.query import BoundQuery
-from weft.state.directory import Directory
 
 if TYPE_CHECKING:
     from weft.engine.engine import Engine
     from weft.engine.query import Query
 
-_log = logging.getLogger("weft.sinks")
-_LOOK_EVERY = 0.5
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
-"""Seconds before a sink that failed is tried again: at first, and after many failures in a row."""
 PATIENCE = 30.0
 """Seconds that sinks have to take the last rows when the engine stops."""
-SET_ASIDE_AFTER = 900.0
-"""Seconds of failure after which results are no longer kept for a sink: it must not fill the disk of all others."""
-
-
-class Delivery:
-    """The rows of one query on their way to one sink."""
-
-    def __init__(self, engine: Engine, query: Query, sink: Sink) -> None:
-        self.query = query
-        self._core, self._sink = engine.core, sink
-        saved = self._core.directory.read_json("sinks", query.id + ".json") or {"delivered": 0}
-        self.delivered = int(saved["delivered"])
-        """The first batch that the sink has not had."""
-        self._claimed = False
-        self.error = ""
-        self._failing_since: float | None = None
-        self._done = False
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"weft-sink-{query.id}", daemon=True)
-
-    def claim(self) -> None:
-        """Make sure that the sink is this query's alone; raises if it cannot be."""
-        if isinstance(self._sink, ParquetSink) and not self._claimed:
-            claim(Path(self._sink.path), _owner(self._core.directory, self.query.id))
-        self._claimed = True
-
-    def start(self) -> None:
-        """Begin to deliver."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Deliver what is committed, once, and no more; `join` waits for the end."""
-        self._stopping.set()
-        with self._core.lock:
-            self._core.committed.notify_all()
-
-    def join(self, seconds: float) -> None:
-        """Wait for the end; a sink that takes longer is left to itself."""
-        self._thread.join(seconds)
-        if self._thread.is_alive():
-            _log.warning("sink left behind", extra={"query": self.query.name})
-
-    @property
-    def needs(self) -> int | None:
-        """The first batch whose results are kept for it; None if none are."""
-        since = self._failing_since
-        set_aside = since is not None and time.monotonic() - since > SET_ASIDE_AFTER
-        return None if self._done or set_aside else self.delivered
-
-    def _run(self) -> None:
-        pause, seen = 0.0, -1
-        while not self._ended():
-            if pause:
-                self._stopping.wait(pause)
-            else:
-                with self._core.lock:
-                    if self._core.next_batch == seen and not self._stopping.is_set():
-                        self._core.committed.wait(_LOOK_EVERY)
-                    seen = self._core.next_batch
-            stopping = self._stopping.is_set()
-            pause = 0.0 if self._deliver() else min(max(2 * pause, _FIRST_PAUSE), _LONGEST_PAUSE)
-            if stopping:
-                break
-        else:
-            self._done = True
-        if self.query.id in self._core.roster.records or self._is_pending():
-            self.save()
-        else:
-            _forget(self._core.directory, self.query.id)
-
-    def _ended(self) -> bool:
-        """Whether the sink has had all that the query will ever give."""
-        with self._core.lock:
-            record = self._core.roster.records.get(self.query.id)
-            if record is None:
-                return not self._is_pending()  # it was dropped, or could not be created, before its first boundary
-            return record.ended is not None and self.delivered >= record.ended
-
-    def _is_pending(self) -> bool:
-        with self._core.lock:
-            return self._core.roster.is_pending(self.query.id)
-
-    def _deliver(self) -> bool:
-        """Everything that is committed; False if the sink failed."""
-        with self._core.lock:
-            batches = [manifest.batch for manifest in self._core.inventory.results_of(self.delivered)]
-        try:
-            self.claim()
-            for batch in batches:
-                tables = list(self.query.tables(batch, batch + 1))
-                if tables:
-                    hand_over(self._sink, pa.concat_tables(tables), batch)
-                self.delivered = batch + 1
-                if tables:
-                    self.save()
-        except Exception as error:
-            self._failing_since = self._failing_since or time.monotonic()
-            self.error = str(error)
-            _log.warning("sink failed", extra={"query": self.query.name, "error": str(error)})
-            return False
-        self.error, self._failing_since = "", None
-        return True
-
-    def save(self) -> None:
-        """Note durably how far it has got."""
-        value: dict[str, object] = {"delivered": self.delivered}
-        if isinstance(self._sink, ParquetSink):
-            value["parquet"] = self._sink.path
-        self._core.directory.write_json(value, "sinks", self.query.id + ".json")
-
-
-def _owner(directory: Directory, query: QueryId) -> str:
-    return f"{directory.root}:{query}"
-
-
-def _forget(directory: Directory, query: QueryId) -> None:
-    """Give back what a query that never was in effect had taken: another one may get its id."""
-    saved = directory.read_json("sinks", query + ".json") or {}
-    if "parquet" in saved:
-        release(Path(saved["parquet"]), _owner(directory, query))
-    directory.path("sinks", query + ".json").unlink(missing_ok=True)
-
-
-def _noted(directory: Directory) -> list[QueryId]:
-    return [QueryId(path.stem) for path in directory.path("sinks").glob("q*.json")]
-
-
-def give_back(core: Core) -> None:
-    """After a crash: give back the sinks of queries that never were in effect. To be called before any is created."""
-    for query in _noted(core.directory):
-        if query not in core.roster.records:
-            _forget(core.directory, query)
 
 
 class Deliveries:
@@ -170,6 +32,10 @@ class Deliveries:
         self._attaching = threading.Lock()
         """Held while a delivery is waited for, which may need the core's lock: never to be taken under that."""
         self._running: dict[QueryId, Delivery] = {}
+        self._detached: dict[QueryId, SinkNote] = {}
+        """Sinks that nobody has attached again, as callbacks after a start: results are kept for them, too."""
+
+    # ---- sinks come and go
 
     def create(self, queries: Sequence[tuple[str | None, BoundQuery]], sink: Callable[[Query], Sink | None]) -> Request:
         """Ask for queries (name or None, bound) with their sinks: after a crash both are there, or neither."""
@@ -182,7 +48,7 @@ class Deliveries:
             for query in map(self._engine.query_by_id, asked):
                 chosen = sink(query)
                 if chosen is not None:
-                    delivery = Delivery(self._engine, query, chosen)
+                    delivery = Delivery(self._engine, query, chosen, note=new_note(core, query.id, chosen))
                     delivery.save()  # before the directory is claimed: after a crash it can be given back
                     delivery.claim()
                     self._begin(delivery)
@@ -192,31 +58,89 @@ class Deliveries:
         except BaseException:
             self._stop(asked)
             for query in asked:
-                _forget(core.directory, query)
+                forget(core.directory, query)
             raise
 
-    def attach(self, query: Query, sink: Sink) -> None:
-        """Deliver to a sink from where this query's deliveries stopped last."""
+    def attach(self, query: Query, sink: Sink, *, skip_missing: bool = False) -> None:
+        """Deliver to a sink from where this query's deliveries stopped last.
+
+        Raises ResultsGone if what comes next is not kept any more, unless that is to be skipped, which is noted.
+        """
+        core = self._engine.core
         with self._attaching:
-            Delivery(self._engine, query, sink).claim()
+            claim_for(core, query.id, sink)
+            note = self._note(query.id) or new_note(core, query.id, sink)
+            if (note.failed or self._is_missing(note)) and not skip_missing:
+                raise ResultsGone(
+                    f'rows of query "{query.name}" from batch {note.delivered} on are not kept any more',
+                    detail=note.failed,
+                    hint="deliver_to(sink, skip_missing=True) goes on with those that are, and notes the gap.",
+                )
             self._stop([query.id])
-            delivery = Delivery(self._engine, query, sink)
+            self._detached.pop(query.id, None)
+            note = read_note(core.directory, query.id) or note
+            note.parquet = sink.path if isinstance(sink, ParquetSink) else None
+            if skip_missing:
+                created, following = self._next(note)
+                note.skip_to(following, created=created)
+            delivery = Delivery(self._engine, query, sink, note=note)
             delivery.save()
             self._begin(delivery)
 
+    def resume(self, query: Query) -> None:
+        """Let a sink that has failed go on with what is kept; the gap is noted. Harmless if it has not failed."""
+        with self._attaching:
+            note = self._note(query.id)
+            if note is None:
+                raise InvalidSetting(f'query "{query.name}" has no sink', hint="There is nothing to resume.")
+            if note.failed:
+                created, following = self._next(note)
+                running = self._running.get(query.id)
+                if running is not None:
+                    running.resume(following, created=created)
+                    return
+                note.skip_to(following, created=created)
+                note.save(self._engine.core.directory)
+                if query.id in self._detached:
+                    self._detached[query.id] = note
+
     def restore(self) -> None:
-        """Attach again what needs nothing from the user's program."""
+        """Attach again what needs nothing from the user's program, and remember the others."""
+        self.remember()
+        for query, note in list(self._detached.items()):
+            if note.parquet is not None:
+                del self._detached[query]
+                # If its directory cannot be had now, that is this delivery's error and nobody else's.
+                handle = self._engine.query_by_id(query)
+                self._begin(Delivery(self._engine, handle, ParquetSink(note.parquet), note=note))
+
+    def remember(self) -> None:
+        """Know the sinks there are, as after a start; what a crash left of others is tidied up."""
         core = self._engine.core
         give_back(core)
-        for query in _noted(core.directory):
-            saved = core.directory.read_json("sinks", query + ".json")
-            if saved and "parquet" in saved:
-                # If its directory cannot be had now, that is this delivery's error and nobody else's.
-                self._begin(Delivery(self._engine, self._engine.query_by_id(query), ParquetSink(saved["parquet"])))
+        for query in noted(core.directory):
+            note, record = read_note(core.directory, query), core.roster.records.get(query)
+            if note is None or record is None:
+                continue
+            if record.ended is not None and note.delivered >= record.ended:
+                core.roster.ended.put([record], delivered=True)
+                remove_note(core.directory, query)
+            else:
+                self._detached[query] = note
+
+    def stop(self) -> None:
+        """Stop all of them."""
+        with self._attaching:
+            self._stop(list(self._running))
 
     def _begin(self, delivery: Delivery) -> None:
         self._running[delivery.query.id] = delivery
+        delivery.on_done = self._done
         delivery.start()
+
+    def _done(self, delivery: Delivery) -> None:
+        if self._running.get(delivery.query.id) is delivery:
+            del self._running[delivery.query.id]
 
     def _stop(self, queries: Sequence[QueryId]) -> None:
         """Deliver what is committed; a sink that takes too long is left to itself."""
@@ -227,16 +151,71 @@ class Deliveries:
         for each in stopped:
             each.join(max(0.0, deadline - time.monotonic()))
 
+    # ---- how they are
+
+    def _note(self, query: QueryId) -> SinkNote | None:
+        running = self._running.get(query)
+        return read_note(self._engine.core.directory, query) if running is None else running.note
+
+    def _next(self, note: SinkNote) -> tuple[int, int]:
+        """The query's first batch, and the one a sink goes on with: the first that it has not had and that is kept."""
+        core = self._engine.core
+        with core.lock:
+            record = core.roster.records.get(note.query)
+            if record is None:
+                return note.delivered, note.delivered
+            end = core.next_batch if record.ended is None else record.ended
+            return record.created, max(note.delivered, min(max(record.created, kept_from(core)), end))
+
+    def _is_missing(self, note: SinkNote) -> bool:
+        created, following = self._next(note)
+        return following > max(note.delivered, created)
+
     def error_of(self, query: QueryId) -> str:
-        """The last error of a query's sink, if that is failing now."""
-        delivery = self._running.get(query)
-        return "" if delivery is None else delivery.error
+        """Why a query's sink gets nothing now: it waits to be resumed, or the last attempt failed."""
+        running = self._running.get(query)
+        if running is not None:
+            return running.note.failed or running.error
+        note = self._detached.get(query)
+        return "" if note is None else note.failed
+
+    def state_of(self, query: QueryId) -> str:
+        """Empty without a sink; "delivering", "retrying", "failed" (until resumed), or "detached" (a callback)."""
+        running, detached = self._running.get(query), self._detached.get(query)
+        if running is None:
+            return "" if detached is None else "failed" if detached.failed else "detached"
+        return "failed" if running.note.failed else "retrying" if running.error else "delivering"
+
+    def gaps_of(self, query: QueryId) -> list[dict[str, Any]]:
+        """Batches that a query's sink never had."""
+        running = self._running.get(query)
+        note = self._detached.get(query) if running is None else running.note
+        return [] if note is None else list(note.gaps)
+
+    def needs(self) -> list[tuple[QueryId, int]]:
+        """For each sink that gets rows, or will, the first batch that is kept for it."""
+        running = ((query, each.needs) for query, each in list(self._running.items()))
+        detached = ((query, note.delivered) for query, note in list(self._detached.items()) if not note.failed)
+        return [*((query, first) for query, first in running if first is not None), *detached]
+
+    def note(self, query: QueryId) -> int | None:
+        """Note durably how far a sink has got; returns the first batch that is kept for it."""
+        running = self._running.get(query)  # it may end at any time
+        if running is not None:
+            running.save()
+            return running.needs
+        detached = self._detached.get(query)
+        return None if detached is None or detached.failed else detached.delivered
 
     def oldest_undelivered(self) -> int | None:
         """The first batch some sink still needs."""
-        return min((needs for each in list(self._running.values()) if (needs := each.needs) is not None), default=None)
+        return min((first for _, first in self.needs()), default=None)
 
-    def stop(self) -> None:
-        """Stop all of them."""
-        with self._attaching:
-            self._stop(list(self._running))
+    def fail(self, query: QueryId, reason: str) -> None:
+        """Keep nothing for a sink any more: it gets nothing until somebody resumes it."""
+        running, detached = self._running.get(query), self._detached.get(query)
+        if running is not None:
+            running.fail(reason)
+        elif detached is not None:
+            detached.failed = reason
+            detached.save(self._engine.core.directory)

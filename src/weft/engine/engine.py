@@ -4,69 +4,92 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
 from weft.engine.analysis import check_types
-from weft.engine.batches import Batches, BatchSettings, BatchSummary
+from weft.engine.batches import Batches, BatchSettings
 from weft.engine.core import Core
+from weft.engine.declaring import Declaring
 from weft.engine.deliveries import Deliveries
 from weft.engine.explain import explain_plan
+from weft.engine.inputs import Inputs
 from weft.engine.query import Query
 from weft.engine.registry import check_name
-from weft.engine.running import Running
+from weft.engine.retention import AUTOMATIC, KEEP_RESULTS, SINK_BACKLOG, SINK_PATIENCE, Retention, keep
+from weft.engine.running import Health, Running
 from weft.engine.sinks import Sink
-from weft.engine.streams import declare_stream
+from weft.engine.summary import BatchSummary
 from weft.errors import EngineStopped, UnknownQuery, WeftError
 from weft.optimize.multiway import Planner, plan_probes
 from weft.plan.changelog import QueryId
 from weft.plan.query import BoundQuery
-from weft.plan.stream import IDLE_TIMEOUT, FrameSource, Stream
+from weft.plan.stream import Stream
+from weft.runtime.frames import Frames
 from weft.runtime.job import BatchRunner
 from weft.runtime.lock import JavaLock
-from weft.runtime.loop import Loop
-from weft.runtime.session import local_session
+from weft.runtime.session import Lease
 from weft.sql import bind, parse_duration
 from weft.state.directory import Directory
 
 _log = logging.getLogger("weft")
 
 
-class Engine:
+class Engine(Declaring):
     """Many ad-hoc queries over shared streams in one Spark job.
 
     `path` holds everything: a new engine on the same path continues. `partitions` may differ from run to run.
-    `keep_results` bounds the result log; `planner` chooses probe orders of joins of many relations.
+    Results are kept for `keep_results` of the time an engine runs (24 hours; None: for ever) and up to `keep_bytes`
+    (50 GB, unless they are kept for ever). For a sink that has not had them they are kept longer, for `sink_patience`
+    (24 hours) and up to `sink_backlog` bytes (10 GB): then it has failed, and waits for `Query.resume_sink`. A batch
+    that takes longer than `batch_limit` is given up, and the query at fault is set aside. `planner` chooses probe
+    orders of joins of many relations.
+
+    The engine works in a session of its own (`engine.spark`) on the Spark of `spark`, or else on the one that runs in
+    this process already: it changes no setting of yours and leaves that Spark running. Only if there is none it starts
+    a local one, and stops it with the last engine that uses it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 each is a setting that users give by its name
         self,
         path: str | os.PathLike[str],
         *,
         partitions: int | None = None,
         spark: Any = None,
-        keep_results: str | timedelta | None = None,
+        keep_results: str | timedelta | None = KEEP_RESULTS,
+        keep_bytes: str | int | None = AUTOMATIC,
+        sink_backlog: str | int | None = SINK_BACKLOG,
+        sink_patience: str | timedelta | None = SINK_PATIENCE,
+        batch_limit: str | timedelta = "10 minutes",
         planner: Planner = plan_probes,
     ) -> None:
         settings = BatchSettings(
-            partitions=os.cpu_count() or 1 if partitions is None else partitions,
-            keep_results=None if keep_results is None else parse_duration(keep_results),
+            partitions=os.cpu_count() or 1 if partitions is None else partitions, longest=parse_duration(batch_limit)
         )
-        directory = Directory.open(path)
-        try:
+        kept = keep(keep_results, keep_bytes, sink_backlog=sink_backlog, sink_patience=sink_patience)
+        with ExitStack() as undo:
+            directory = Directory.open(path)
+            undo.callback(directory.close)
             self.core = Core(directory, planner=planner)
-            self._owns_spark = spark is None
-            self.spark = local_session() if spark is None else spark
-            self._java_lock = JavaLock(self.spark, directory.path("java.lock"))
-        except BaseException:
-            directory.close()
-            raise
+            lease = Lease(spark)
+            undo.callback(lease.release)
+            self.spark: Any = lease.spark
+            """weft's own session: results are DataFrames of it."""
+            undo.callback(JavaLock(self.spark, directory.path("java.lock")).release)
+            runner = BatchRunner(self.spark)
+            undo.callback(runner.close)
+            self._release = undo.pop_all()
         self._closed = False
         self.deliveries = Deliveries(self)
-        self._batches = Batches(self.core, BatchRunner(self.spark), self.deliveries, settings=settings)
-        loop = Loop(self.spark, str(directory.path("spark")), self._batches.run)
-        self._running = Running(self.core, loop, self._batches)
+        arrived = threading.Event()
+        frames = Frames(directory.path("spark"), arrived=arrived.set)
+        self._inputs = Inputs(self.core, frames, arrived)
+        self._retention = Retention(self.core, self.deliveries, kept)
+        self._batches = Batches(self.core, runner, self._inputs, self._retention, settings=settings)
+        self._running = Running(self.core, self.spark, self._inputs, self._batches)
         self.deliveries.restore()
 
     def __enter__(self) -> Engine:
@@ -74,42 +97,6 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    # ---- streams
-
-    def stream(
-        self,
-        name: str,
-        source: Any,
-        *,
-        time: str,
-        lateness: str | timedelta = "0 seconds",
-        retain: str | timedelta | None = None,
-        idle_timeout: str | timedelta = IDLE_TIMEOUT,
-    ) -> Stream:
-        """Declare a stream: `weft.files(...)` or any streaming DataFrame; also while data flow. Again is harmless, and
-        needed after a restart for DataFrames. After `idle_timeout` without rows, windows do not wait for it."""
-        self._check_open()
-        stream = declare_stream(
-            check_name("stream", name),
-            source,
-            time=time,
-            lateness=parse_duration(lateness),
-            retain=None if retain is None else parse_duration(retain),
-            idle_timeout=parse_duration(idle_timeout),
-            existing=self.core.streams.get(name),
-        )
-        if isinstance(stream.source, FrameSource):
-            self._running.frames[name] = source
-        if self.core.streams.get(name) != stream:
-            with self._running.paused():
-                self.core.add_stream(stream)
-            _log.info("stream declared", extra={"stream": name})
-        return stream
-
-    def streams(self) -> tuple[Stream, ...]:
-        """All declared streams."""
-        return tuple(self.core.streams.values())
 
     # ---- queries
 
@@ -128,15 +115,23 @@ class Engine:
         self.core.submit(drop=[query.id for query in queries])
 
     def _create(self, items: Sequence[tuple[str, str | None]], sink: Callable[[Query], Sink | None]) -> list[Query]:
-        bound = [self.check(sql) for sql, _ in items]
-        names = [name if name is None else check_name("query", name) for _, name in items]
-        request = self.deliveries.create(list(zip(names, bound, strict=True)), sink)
+        return self.create_checked([(name, self.check(sql)) for sql, name in items], sink=sink)
+
+    def create_checked(
+        self, queries: Sequence[tuple[str | None, BoundQuery]], *, sink: Callable[[Query], Sink | None] = lambda _: None
+    ) -> list[Query]:
+        """Create queries that `check` has returned, (name or None, query), in one changelog: all or nothing."""
+        self._check_open()
+        named = [(name if name is None else check_name("query", name), bound) for name, bound in queries]
+        request = self.deliveries.create(named, sink)
         return [Query(self, query_id, name, request) for query_id, name, _ in request.created]
 
-    def check(self, sql: str) -> BoundQuery:
-        """The query that a text means, if it can be run; creates nothing and raises what is wrong with it."""
+    def check(self, sql: str, *, streams: Mapping[str, Stream] | None = None) -> BoundQuery:
+        """The query that a text means, if it can be run; creates nothing and raises what is wrong with it. With
+        `streams` it may name only those."""
         self._check_open()
-        return check_types(bind(sql, self.core.streams), self.core.streams, self.spark)
+        known = dict(self.core.streams)
+        return check_types(bind(sql, known if streams is None else streams), known, self.spark)
 
     def query(self, name: str) -> Query:
         """The query of this name: the live one, else the latest that had it."""
@@ -147,7 +142,7 @@ class Engine:
         return self.query_by_id(found)
 
     def query_by_id(self, query_id: QueryId) -> Query:
-        """The handle of a query that is on record."""
+        """The handle of a query that is on record; raises UnknownQuery."""
         return Query(self, query_id, self.core.roster.name_of(query_id), None)
 
     def queries(self) -> list[Query]:
@@ -176,6 +171,10 @@ class Engine:
         """Whether `start` is in effect."""
         return self._running.active
 
+    def health(self) -> Health:
+        """How the engine is, from any thread and without waiting for anything."""
+        return self._running.health()
+
     def start(self, trigger: str = "0 seconds") -> None:
         """Run batches in the background: every `trigger`, or "available-now" until all that is there is done."""
         self._check_open()
@@ -195,16 +194,12 @@ class Engine:
         if self._closed:
             return
         self._closed = True
-        try:
+        with self._release:
             self._running.halt()
             self.deliveries.stop()
             if self.core.next_batch:
+                self._retention.save()
                 self.core.checkpoint()
-        finally:
-            self._java_lock.release()
-            self.core.directory.close()
-            if self._owns_spark:
-                self.spark.stop()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from weft.plan.changelog import LiveQuery, Slots
-from weft.plan.expression import to_sql
-from weft.plan.key import key_text
+from weft.plan.expression import Expression, Literal, Opaque, parts_of, to_sql
+from weft.plan.key import Key, key_text
 from weft.plan.probes import TIME_ROUTE, Input, Probe
-from weft.plan.shared import SharedPlan, SliceSide, SliceStore, Store
+from weft.plan.shared import Place, SharedPlan, SliceSide, SliceStore, Store
 from weft.plan.stream import Stream
 from weft.state.journal import Manifest
 
@@ -36,6 +36,9 @@ class Node:
     title: str
     detail: str
     slots: Slots
+    plain: bool = True
+    """Whether what it is for is said with names of streams and columns only: no constant and no text of a query. Who
+    shares such an operator learns nothing about the queries of others that they would not have to tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ class _Draft:
     def add(self, node: Node, *sources: str) -> None:
         known = self.nodes.get(node.id)
         slots = node.slots if known is None else Slots(node.slots | known.slots)
-        self.nodes[node.id] = Node(node.id, node.kind, node.title, node.detail, slots)
+        plain = node.plain and (known is None or known.plain)
+        self.nodes[node.id] = replace(node, slots=slots, plain=plain)
         for source in sources:
             self.edges[source, node.id] = None
 
@@ -78,7 +82,7 @@ def plan_graph(plan: SharedPlan, streams: Mapping[str, Stream]) -> Graph:
         _add_stored(draft, store)
     _add_joins(draft, plan)
     for tree in plan.probes.trees:
-        _add_probe(draft, tree, f"store:{_store_of(plan, tree.start)}")
+        _add_probe(draft, tree, f"store:{_store_of(plan, tree.start)}", plain=True)
     for slices in plan.slice_stores:
         _add_slices(draft, slices, plan)
     for aggregate in plan.aggregates:
@@ -86,11 +90,20 @@ def plan_graph(plan: SharedPlan, streams: Mapping[str, Stream]) -> Graph:
         title = f"aggregate over {over}"
         detail = "partial aggregates of slices, put together when a window ends"
         sources = [f"store:{store}" for store in aggregate.stores]
-        draft.add(Node(f"aggregate:{aggregate.id}", Kind.AGGREGATE, title, detail, aggregate.slots), *sources)
+        plain = all(draft.nodes[source].plain for source in sources)
+        node = Node(f"aggregate:{aggregate.id}", Kind.AGGREGATE, title, detail, aggregate.slots, plain)
+        draft.add(node, *sources)
     for live in plan.queries:
         node = Node(query_node(live.record.name), Kind.QUERY, live.record.name, live.query.sql, Slots(1 << live.slot))
         draft.add(node, *_last_of(plan, live))
-    return Graph(draft.nodes, tuple(draft.edges))
+    edges = (edge for edge in draft.edges if edge[0] in draft.nodes and edge[1] in draft.nodes)
+    return Graph(draft.nodes, tuple(edges))
+
+
+def is_plain(*keys: Key) -> bool:
+    """Whether there is nothing in some keys but columns and what is computed of them without constants."""
+    parts: Iterator[Expression] = (part for key in keys for each in key for part in parts_of(each))
+    return not any(isinstance(part, Literal | Opaque) for part in parts)
 
 
 def _add_selection(draft: _Draft, stream: str, role: int, slots: Slots) -> str:
@@ -110,44 +123,51 @@ def _add_stored(draft: _Draft, store: Store) -> None:
         title = f"rows of {store.stream} by {key_text(store.route)}" if store.route else f"results from {store.stream}"
     indexes = ", ".join(key_text(index.key) for index in store.indexes)
     detail = f"columns {', '.join(store.columns) or '(none)'}" + (f"; indexes on {indexes}" if indexes else "")
-    draft.add(Node(f"store:{store.id}", Kind.STORE, title, detail, store.slots), selection)
+    plain = is_plain(store.route)
+    draft.add(Node(f"store:{store.id}", Kind.STORE, title, detail, store.slots, plain), selection)
 
 
 def _add_joins(draft: _Draft, plan: SharedPlan) -> None:
     names = {store.id: store.stream for store in plan.stores}
     for join in plan.joins:
-        keys = [
-            next(key_text(index.key) for index in plan.store(store).indexes if index.id == place)
-            for store, place in ((join.left, join.left_index), (join.right, join.right_index))
-        ]
-        title = f"{names[join.left]} ⋈ {names[join.right]}"
+        keys = [_key_at(plan, place) for place in ((join.left, join.left_index), (join.right, join.right_index))]
+        title, detail = f"{names[join.left]} ⋈ {names[join.right]}", f"on {' = '.join(map(key_text, keys))}"
         draft.add(
-            Node(f"join:{join.id}", Kind.JOIN, title, f"on {' = '.join(keys)}", join.slots),
+            Node(f"join:{join.id}", Kind.JOIN, title, detail, join.slots, is_plain(*keys)),
             *(f"store:{store}" for store in dict.fromkeys((join.left, join.right))),
         )
     for session in plan.session_joins:
         title = " ⋈ ".join(names[store] for store, _ in session.places)
         sources = dict.fromkeys(f"store:{store}" for store, _ in session.places)
         detail = "combinations of a session, when it ends"
-        draft.add(Node(f"join:{session.id}", Kind.JOIN, title, detail, session.slots), *sources)
+        plain = is_plain(*(_key_at(plan, place) for place in session.places))
+        draft.add(Node(f"join:{session.id}", Kind.JOIN, title, detail, session.slots, plain), *sources)
 
 
-def _add_probe(draft: _Draft, probe: Probe, before: str) -> None:
+def _key_at(plan: SharedPlan, place: Place) -> Key:
+    return next(index.key for index in plan.store(place[0]).indexes if index.id == place[1])
+
+
+def _add_probe(draft: _Draft, probe: Probe, before: str, *, plain: bool) -> None:
+    """A step and those after it; `plain` says whether those before it are."""
     mine = f"join:{probe.id}"
     title = f"{' ⋈ '.join(each.stream for each in (*probe.members, *probe.added))}"
+    equalities = (*(() if probe.route is None else (probe.route,)), *probe.equalities)
     conditions = [
         f"{each.left.text}.({key_text(each.left_index.key)}) = {each.right.text}.({key_text(each.right_index.key)})"
-        for each in (*(() if probe.route is None else (probe.route,)), *probe.equalities)
+        for each in equalities
     ]
+    plain &= is_plain(*(key for each in equalities for key in (each.left_index.key, each.right_index.key)))
+    plain &= is_plain(tuple(each.expression for each in probe.comparisons))
     conditions += [to_sql(each.expression) for each in probe.comparisons]
     detail = f"probe by new rows of {probe.start.text}, on {' AND '.join(conditions) or 'event time'}"
-    draft.add(Node(mine, Kind.JOIN, title, detail, probe.slots), before, f"store:{probe.store}")
+    draft.add(Node(mine, Kind.JOIN, title, detail, probe.slots, plain), before, f"store:{probe.store}")
     if probe.keep is not None:
         kept = " ⋈ ".join(each.stream for each in probe.joined)
-        node = Node(f"store:{probe.keep}", Kind.STORE, f"kept {kept}", "an intermediate result", probe.slots)
+        node = Node(f"store:{probe.keep}", Kind.STORE, f"kept {kept}", "an intermediate result", probe.slots, plain)
         draft.add(node, mine)
     for then in probe.then:
-        _add_probe(draft, then, mine)
+        _add_probe(draft, then, mine, plain=plain)
 
 
 def _store_of(plan: SharedPlan, start: Input) -> str:
@@ -167,7 +187,8 @@ def _add_slices(draft: _Draft, slices: SliceStore, plan: SharedPlan) -> None:
     title = f"{what} of {side.stream} by {key_text(side.keys) or 'nothing'}"
     calls = ", ".join(f"{function} {to_sql(part)}" for function, part in slices.accumulators)
     detail = f"accumulates rows{', ' + calls if calls else ''}; {len(slices.families)} families of predicates"
-    draft.add(Node(f"store:{slices.id}", Kind.STORE, title, detail, slices.slots), *sources)
+    plain = is_plain(side.keys) and all(draft.nodes[source].plain for source in sources)
+    draft.add(Node(f"store:{slices.id}", Kind.STORE, title, detail, slices.slots, plain), *sources)
 
 
 def _combinations(plan: SharedPlan, side: SliceSide) -> Iterator[str]:

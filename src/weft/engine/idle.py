@@ -1,4 +1,4 @@
-"""Which streams have had no rows for so long that windows do not wait for them."""
+"""What goes by this machine's clocks: which streams have had no rows for too long, and which rows are too far ahead."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import time
 from collections.abc import Iterable, Mapping
 
 from weft.plan.stream import Stream
+from weft.plan.time import held
+from weft.plan.window import to_micros
+
+_MICROS = 1_000_000
 
 
-class Idleness:
-    """When each stream last had rows, on this machine's clock; a restart counts as rows."""
+class Clocks:
+    """When each stream last had rows, on this machine's clock, where a restart counts as rows; and what time it is."""
 
     def __init__(self) -> None:
         self._had_rows: dict[str, float] = {}
@@ -26,3 +30,16 @@ class Idleness:
             for name, stream in streams.items()
             if now - self._had_rows.setdefault(name, now) > stream.idle_timeout.total_seconds()
         )
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return time.time()
+
+    def ahead_limits(self, streams: Mapping[str, Stream]) -> dict[str, int]:
+        """The latest event time that is taken now, by stream."""
+        now = int(self.now() * _MICROS)
+        return {
+            name: held(now + to_micros(stream.max_ahead))
+            for name, stream in streams.items()
+            if stream.max_ahead is not None
+        }

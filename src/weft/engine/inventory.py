@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 from weft.optimize.weave import places_of
@@ -16,21 +14,23 @@ from weft.plan.stream import Stream
 from weft.plan.window import to_micros
 from weft.state.bucket import Bucket
 from weft.state.compaction import choose_merges
+from weft.state.data_folder import DataFolder
 from weft.state.directory import Directory
-from weft.state.journal import Manifest
+from weft.state.journal import Journal, Manifest
 from weft.state.reach import Horizons, horizons, is_reachable
+from weft.state.retained import Manifests, Retained
 
 Live = Mapping[QueryId, LiveQuery]
-_batch = attrgetter("batch")
-
-_TRIMMED = "trimmed.json"
+_TRIMMED_AT_ONCE = 1000
+"""Batches."""
 
 
 class Inventory:
     """Files and their meaning; a file goes when neither a live query nor a retained result can reach it."""
 
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
+    def __init__(self, directory: Directory, journal: Journal) -> None:
+        self.folder = DataFolder(directory)
+        self._journal = journal
         self.buckets: dict[str, Bucket] = {}
         self.masks: dict[int, Slots] = {}
         """cl(e, now) per epoch e that still has rows: slots whose bits mean the same query today."""
@@ -38,12 +38,15 @@ class Inventory:
         """Files with rows or cells of sessions that have not ended."""
         self.closed: dict[tuple[str, ...], int] = {}
         """Up to where windows over some streams are ended."""
-        self.results: list[Manifest] = []
+        self._log = Retained(journal.read_manifest)
         self.complete: dict[StoreId, Slots] = {}
         """Stores of intermediate results, and for which slots they have everything."""
         self._references: Counter[str] = Counter()
-        self._let_go: tuple[str, ...] = ()
-        """Files that intermediate results referred to which are there no more."""
+        """Files that intermediate results of the state refer to."""
+        self._needed: dict[str, int] = {}
+        """Of files that the state needs: the last batch whose results need them, too."""
+        self._freed: dict[str, None] = {}
+        """Files of buckets that nobody can reach any more: they go when the next manifest has said so."""
         self._stores: dict[QueryId, tuple[StoreId, ...]] = {}
 
     def forget_meaning(self, changed: Slots) -> None:
@@ -51,30 +54,62 @@ class Inventory:
         self.masks = {epoch: Slots(mask & ~changed) for epoch, mask in self.masks.items()}
         self.complete = {store: Slots(slots & ~changed) for store, slots in self.complete.items()}
 
+    def reopen(self, streams: Iterable[str]) -> None:
+        """Windows over these streams may end at earlier times again: their watermarks were set back."""
+        for stream in streams:
+            self.closed = {names: until for names, until in self.closed.items() if stream not in names}
+
     def fold(self, manifest: Manifest, live: Slots) -> None:
         """Take in what a batch made; its rows were tagged for the slots `live`."""
-        for path in manifest.merged_away:
-            if path in self.buckets:
-                refs = self.buckets.pop(path).refs
-                self._references.subtract(refs)
-                self._let_go = (*self._let_go, *refs)
+        self._needed |= dict.fromkeys(filter(self._is_alive, manifest.result_files()), manifest.batch)
+        left = [*self._remove_buckets((*manifest.merged_away, *manifest.freed)), *manifest.freed]
+        self._freed = {path: None for path in self._freed if path not in set(manifest.freed)}
         self.buckets |= {bucket.path: bucket for bucket in manifest.buckets}
         self._references.update(name for bucket in manifest.buckets for name in bucket.refs)
+        self._needed |= dict.fromkeys(filter(self._is_alive, manifest.result_files()), manifest.batch)
         self.complete = dict(manifest.complete)
         self.masks[manifest.batch] = live
         self.open = frozenset(manifest.open)
-        self.closed |= dict(manifest.closed)
-        self.add_result(manifest)
+        self.closed = dict(manifest.closed)  # of the live queries' streams: others' rows are older than any new query
+        self._log.add(manifest)
+        self._leave(left)
 
-    def add_result(self, manifest: Manifest) -> None:
-        """A batch whose results can be read."""
-        self.results.append(manifest)
-        self._references.update(manifest.result_files())
+    def _is_alive(self, path: str) -> bool:
+        """Whether the state needs a file."""
+        return path in self.buckets or self._references[path] > 0
 
-    def results_of(self, first: int, last: int | None = None) -> list[Manifest]:
-        """Retained manifests of batches first … last − 1; the log is in order and may be long."""
-        begin = bisect_left(self.results, first, key=_batch)
-        return self.results[begin : None if last is None else bisect_left(self.results, last, lo=begin, key=_batch)]
+    def _remove_buckets(self, paths: Iterable[str]) -> list[str]:
+        """Take buckets out of the state; returns their files and those they refer to."""
+        left = []
+        for path in paths:
+            if path in self.buckets:
+                refs = self.buckets.pop(path).refs
+                self._references.subtract(refs)
+                left += [path, *refs]
+        return left
+
+    def _leave(self, paths: Iterable[str]) -> None:
+        """Files have left the state, durably: what no results need goes now, the rest with those results."""
+        for path in dict.fromkeys(paths):
+            if not self._is_alive(path) and self._needed.pop(path, -1) < self._log.first:
+                self.folder.remove((path,))
+        self._references += Counter()
+
+    # ---- results
+
+    @property
+    def results(self) -> Manifests:
+        """The manifests of all batches whose results are kept."""
+        return self._log.between(0)
+
+    @property
+    def first_result(self) -> int | None:
+        """The first batch whose results are kept; None if there is none."""
+        return self._log.first if self._log.first < self._log.following else None
+
+    def results_of(self, first: int, last: int | None = None) -> Manifests:
+        """Retained manifests of batches first … last − 1; those of long ago are read from the disk, one by one."""
+        return self._log.between(first, last)
 
     def merges(self, live: Live, streams: Mapping[str, Stream]) -> tuple[tuple[str, ...], ...]:
         """Small buckets that the next batch should merge."""
@@ -86,7 +121,7 @@ class Inventory:
 
     def _places(self, live: Live) -> Mapping[QueryId, tuple[StoreId, ...]]:
         """The stores of each live query, worked out once: a query never changes its place."""
-        self._stores = {query: self._stores.get(query) or places_of(each) for query, each in live.items()}
+        self._stores = {query: self._stores.get(query) or _places(each) for query, each in live.items()}
         return self._stores
 
     # ---- garbage
@@ -102,19 +137,24 @@ class Inventory:
         """Free the buckets that no live query, no plan (`stored`) and no retain period can reach any more."""
         watermarks = {name: newest - to_micros(streams[name].lateness) for name, newest in max_times.items()}
         limits = horizons(live.values(), self._places(live), watermarks, self.closed, stored=stored)
-        gone = [b for b in self.buckets.values() if not self._is_needed(b, limits, streams[b.stream], max_times)]
-        for bucket in gone:
-            self._references.subtract(self.buckets.pop(bucket.path).refs)
+        gone = [b for b in self.buckets.values() if not self._is_needed(b, limits, streams.get(b.stream), max_times)]
+        left = self._remove_buckets([bucket.path for bucket in gone])
+        self._freed |= dict.fromkeys(path for path in left if not self._is_alive(path))
         # What this plan does not want of a store for a query is gone, whatever the next plan wants.
         wanted = {each.id: each.slots for each in stored}
         self.complete = {at: Slots(slots & wanted[at]) for at, slots in self.complete.items() if at in wanted}
         epochs = {bucket.epoch for bucket in self.buckets.values()}
         self.masks = {epoch: mask for epoch, mask in self.masks.items() if epoch in epochs}
-        merged = self.results[-1].merged_away if self.results else ()
-        self._unlink([*(name for bucket in gone for name in (bucket.path, *bucket.refs)), *merged, *self._let_go])
-        self._let_go = ()
 
-    def _is_needed(self, bucket: Bucket, limits: Horizons, stream: Stream, max_times: Mapping[str, int]) -> bool:
+    @property
+    def freed(self) -> tuple[str, ...]:
+        """What the next manifest has to say: which buckets are not in the state any more. Their files are there until
+        then, since a restart before it may find them in reach again."""
+        return tuple(self._freed)
+
+    def _is_needed(self, bucket: Bucket, limits: Horizons, stream: Stream | None, max_times: Mapping[str, int]) -> bool:
+        if stream is None:  # it was dropped
+            return False
         if bucket.path in self.open:
             return True
         newest = None if bucket.refs else max_times.get(stream.name)
@@ -123,59 +163,31 @@ class Inventory:
 
     def trim(self, before: int) -> None:
         """Forget the results of batches older than `before` and free what only they needed."""
-        if self.results and self.results[0].batch < before:
+        before = min(before, self._log.following)
+        while self._log.first < before:
+            some = min(before, self._log.first + _TRIMMED_AT_ONCE)
+            files = [path for manifest in self._log.between(0, some) for path in self._files_until(manifest)]
             # Said before it is done: after a restart nobody may look for files that are gone.
-            self._directory.write_json({"before": before}, _TRIMMED)
-            self._forget_results(before)
+            self._journal.trim(max(some, self._journal.trimmed))
+            self._log.forget(some)
+            self.folder.remove(files)
 
-    def trim_again(self) -> None:
-        """After a restart: what was trimmed before."""
-        if trimmed := self._directory.read_json(_TRIMMED):
-            self._forget_results(trimmed["before"])
+    def _files_until(self, manifest: Manifest) -> list[str]:
+        """Files that are there until the results of a batch go: its own, and what has left the state with it."""
+        files = (*manifest.own_files(), *manifest.merged_away, *manifest.freed)
+        return [path for path in files if not self._is_alive(path)]
 
-    def _forget_results(self, before: int) -> None:
-        old = [manifest for manifest in self.results if manifest.batch < before]
-        self.results = self.results[len(old) :]
-        for manifest in old:
-            files = manifest.result_files()
-            self._references.subtract(files)
-            self._unlink(files)
-        self._references += Counter()
+    def begin(self, first: int, next_batch: int) -> None:
+        """After a restart: batches first … next_batch − 1 are those whose results are kept."""
+        self._log.begin(first, next_batch)
 
-    def forget_incomplete(self) -> None:
-        """After a restart: a plan of which nothing is left may have freed intermediate results that an older manifest
-        still names. A store that lacks any is as good as none: it will be rebuilt if it is wanted."""
-        made = [bucket for bucket in self.buckets.values() if bucket.refs]
-        lacking = {each.store for each in made if not self._directory.path("data", *each.path.split("/")).exists()}
-        for bucket in made:
-            if bucket.store in lacking:
-                self._references.subtract(self.buckets.pop(bucket.path).refs)
-        self.complete = {store: slots for store, slots in self.complete.items() if store not in lacking}
+    def small_files(self, manifest: Manifest) -> list[str]:
+        """Files that go when the results of a batch do, and need no place of their own until then."""
+        return [path for path in self._files_until(manifest) if path not in self._freed]
 
-    def remove(self, spent: Iterable[str]) -> None:
-        """Remove files that were only for the stages of a batch that is committed."""
-        self._unlink(spent)
-
-    def _unlink(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self.buckets and not self._references[name]:
-                path = self._directory.path("data", *name.split("/"))
-                path.unlink(missing_ok=True)
-                try:
-                    path.parent.rmdir()
-                except OSError:
-                    continue
-
-    def remove_rubbish(self, next_batch: int) -> None:
-        """Files that no manifest names are leftovers of batches that never were."""
-        for batch, folder in self._directory.numbered("data"):
-            if batch >= next_batch:
-                self._directory.remove_tree("data", folder.name)
-                continue
-            for path in folder.iterdir():
-                name = f"{folder.name}/{path.name}"
-                if name not in self.buckets and not self._references[name]:
-                    path.unlink(missing_ok=True)
+    def remove_attempt(self, batch: int, attempt: str) -> None:
+        """Remove the files of an attempt at a batch that failed."""
+        self.folder.remove_attempt(batch, attempt)
 
     def to_json(self) -> dict[str, Any]:
         """As in a checkpoint; the result log has files of its own."""
@@ -185,6 +197,8 @@ class Inventory:
             "open": sorted(self.open),
             "closed": [[list(streams), until] for streams, until in self.closed.items()],
             "complete": {store: hex(slots) for store, slots in self.complete.items()},
+            "needed": {path: batch for path, batch in self._needed.items() if batch >= self._log.first},
+            "freed": self.freed,
         }
 
     def load(self, value: dict[str, Any]) -> None:
@@ -195,3 +209,10 @@ class Inventory:
         self.closed = {tuple(streams): until for streams, until in value.get("closed", ())}
         self.complete = {StoreId(s): Slots(int(slots, 16)) for s, slots in value.get("complete", {}).items()}
         self._references.update(name for bucket in self.buckets.values() for name in bucket.refs)
+        self._needed = dict(value["needed"])
+        self._freed = dict.fromkeys(value["freed"])
+
+
+def _places(live: LiveQuery) -> tuple[StoreId, ...]:
+    """As its record has them: what is on disk must not be out of reach because this release would call it otherwise."""
+    return tuple(map(StoreId, live.record.stores)) or places_of(live)

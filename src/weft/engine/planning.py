@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from weft.engine.reports import flows_of, keys_of, rates_of
@@ -20,13 +21,27 @@ REPLANNED = frozenset(2 * 4**n for n in range(8))
 """Batches after a changelog when probe orders are chosen again: by then there are better statistics."""
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A shared plan, its compiled form, and the probe orders in it that the next plan begins with."""
+
+    plan: SharedPlan
+    program: Program
+    probe_plan: ProbePlan | None
+
+
 class Planning:
-    """Shared plan and program of the live queries; statistics do not outlive the process, and plans may then differ."""
+    """Shared plan and program of the live queries; statistics do not outlive the process, and plans may then differ.
+
+    Plans are made outside of the core's lock, which guards everything else here: `version` tells whether something has
+    changed meanwhile.
+    """
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
-        self._plan: SharedPlan | None = None
-        self._program: Program | None = None
+        self.current: Planned | None = None
+        """The plan in effect; None after something has changed."""
+        self.version = 0
         self._probe_plan: ProbePlan | None = None
         self._changed_at = 0
         self._keys: dict[str, tuple[int, int]] = {}
@@ -35,7 +50,8 @@ class Planning:
 
     def forget(self) -> None:
         """Something has changed that plans depend on."""
-        self._plan = self._program = None
+        self.current = None
+        self.version += 1
 
     def changed(self, batch: int) -> None:
         """Queries came or went at the boundary before a batch."""
@@ -49,13 +65,17 @@ class Planning:
         if self._probe_plan is not None and batch - self._changed_at in REPLANNED:
             self.forget()
 
-    def plan(
+    def make(
         self, live: Iterable[LiveQuery], streams: Mapping[str, Stream], results: Sequence[Manifest]
-    ) -> SharedPlan:  # fmt: skip
-        """The shared plan in effect."""
-        if self._plan is None:
-            self._plan, self._probe_plan = self._weave(sorted(live, key=lambda each: each.slot), streams, results)
-        return self._plan
+    ) -> Planned:  # fmt: skip
+        """Plan and compile; takes a while and changes nothing."""
+        plan, chosen = self._weave(sorted(live, key=lambda each: each.slot), streams, results)
+        return Planned(plan, compile_program(plan, streams), chosen)
+
+    def adopt(self, made: Planned) -> Planned:
+        """Put what was made into effect."""
+        self.current, self._probe_plan = made, made.probe_plan
+        return made
 
     def imagine(
         self, live: Iterable[LiveQuery], streams: Mapping[str, Stream], results: Sequence[Manifest]
@@ -66,17 +86,11 @@ class Planning:
     def _weave(
         self, queries: Sequence[LiveQuery], streams: Mapping[str, Stream], results: Sequence[Manifest]
     ) -> tuple[SharedPlan, ProbePlan | None]:
-        measured = Measured(rates_of(results), self._keys)
+        measured = Measured(rates_of(results), dict(self._keys))
         forest, chosen = weave_probes(
             queries, probed_stores(queries), measured, planner=self._planner, before=self._probe_plan
         )
         return weave(queries, streams, probes=forest), chosen
-
-    def program(self, plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
-        """The plan in effect, compiled."""
-        if self._program is None:
-            self._program = compile_program(plan, streams)
-        return self._program
 
 
 def to_rebuild(plan: SharedPlan, complete: Mapping[StoreId, Slots], batch: int) -> frozenset[StoreId]:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from weft.engine.explain import explain_query
+from weft.engine.result_log import BatchUnreadable, ResultLog
 from weft.errors import QueryFailed
 from weft.plan.changelog import QueryId, QueryRecord
-from weft.runtime.read import Chunk, Reading, chunks_of, plan_reading
-from weft.runtime.results import project, results_frame, to_rows
+from weft.plan.time import to_datetime
+from weft.runtime.read import Chunk, Reading
+from weft.runtime.results import to_rows
 
 if TYPE_CHECKING:
     from weft.engine.engine import Engine
-    from weft.engine.roster import Request
+    from weft.engine.requests import Request
     from weft.engine.sinks import Sink
-    from weft.state.journal import Manifest
 
 _log = logging.getLogger("weft")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Query:
@@ -34,6 +33,7 @@ class Query:
         self.id = query_id
         self.name = name
         self._request = request
+        self._rows = ResultLog(engine, query_id, name)
 
     def __repr__(self) -> str:
         return f"<weft.Query {self.name} {self.state}>"
@@ -45,7 +45,8 @@ class Query:
     @property
     def sql(self) -> str:
         """The text it was created with."""
-        return self._core.roster.bound[self.id].sql if self._record is None else self._record.sql
+        record = self._record
+        return self._core.roster.bound_query(self.id).sql if record is None else record.sql
 
     @property
     def state(self) -> str:
@@ -64,9 +65,10 @@ class Query:
 
     @property
     def complete_from(self) -> datetime | None:
-        """The event time from which its result is complete; None = from the beginning (or still pending)."""
+        """The event time from which its result is complete; None = from the beginning (or still pending). A time that
+        Python's `datetime` cannot hold (before the year 1, after 9999) is given as the nearest that it can."""
         record = self._record
-        return None if record is None or record.start is None else _EPOCH + timedelta(microseconds=record.start)
+        return None if record is None or record.start is None else to_datetime(record.start)
 
     @property
     def deployment_latency(self) -> timedelta | None:
@@ -78,16 +80,25 @@ class Query:
         """Wait until it is in effect; False if the time ran out."""
         return self._request is None or self._request.done.wait(timeout)
 
-    def results(self) -> Any:
-        """Spark DataFrame of the committed rows so far, in the query's own columns and types."""
-        reading, chunks = self.read(0)
-        return results_frame(self._engine.spark, reading, chunks, self._core.roster.bound_query(self.id).outputs)
+    @property
+    def results_from(self) -> int:
+        """The first batch of its life whose rows are kept: those of earlier ones are gone."""
+        return self._rows.first
+
+    def results(self, *, partial: bool = False) -> Any:
+        """Spark DataFrame of the committed rows so far, in the query's own columns and types.
+
+        Raises ResultsGone if some of them are not kept any more; `partial` gives those that are (`results_from`). They
+        stay for a minute from this call on; then `keep_results` counts for them, too.
+        """
+        return self._rows.frame(some=partial)
 
     def tail(self, *, from_batch: int = 0, timeout: float | None = None) -> Iterator[Any]:
         """Rows as they are committed, beginning with those committed already.
 
         Ends when the query has ended, when the engine is not running, or after `timeout` seconds without a new batch.
-        Timestamps are aware (UTC).
+        Timestamps are aware (UTC). Raises ResultsGone if rows that come next are not kept any more: at the beginning
+        if the query is old (`from_batch=query.results_from` leaves those out), later if they are read too slowly.
         """
         done = from_batch
         while True:
@@ -96,7 +107,7 @@ class Query:
                 ended = self.state in ("dropped", "failed")
             for table in self.tables(done, last):
                 yield from to_rows(table)
-            done = last
+            done = max(done, last)
             if self.state == "failed":
                 raise QueryFailed(f'query "{self.name}" failed', detail=self.error)
             if ended or not self._await_batch(done, timeout):
@@ -116,57 +127,60 @@ class Query:
         return True
 
     def tables(self, first: int, last: int) -> Iterator[Any]:
-        """Arrow tables of the rows committed by batches first … last − 1.
+        """Arrow tables of the rows committed by batches first … last - 1, of bounded size, in order.
 
         A SELECT list is computed when rows are read: if it fails on one, the query ends before that row's batch.
+        Raises ResultsGone if some of the rows are not kept any more.
         """
+        return self._guarded(self._rows.tables(first, last))
+
+    def rows(self, batch: int, *, skip: int, limit: int, most_bytes: int | None = None) -> Iterator[Any]:
+        """Arrow tables of a batch's rows without the first `skip`, at most `limit`: no more than these are built."""
+        return self._guarded(self._rows.tables(batch, batch + 1, skip=skip, limit=limit, most_bytes=most_bytes))
+
+    def _guarded(self, tables: Iterator[Any]) -> Iterator[Any]:
         try:
-            yield from self._tables(first, last)
-        except QueryFailed as error:
-            if self.state == "live":
-                self._set_aside(first, last, error)
-            raise
-
-    def _tables(self, first: int, last: int) -> Iterator[Any]:
-        reading, chunks = self.read(first, last)
-        outputs = self._core.roster.bound_query(self.id).outputs if self._record is not None else ()
-        yield from project(self._engine.spark, reading, chunks, outputs) if chunks else ()
-
-    def _set_aside(self, first: int, last: int, error: QueryFailed) -> None:
-        """Find the batch that cannot be read, and end the query before it."""
-        for batch in range(first, last - 1):
-            try:
-                deque(self._tables(batch, batch + 1), maxlen=0)
-            except QueryFailed:
-                break
-        else:
-            batch = last - 1
-        _log.warning("query failed", extra={"query": self.name, "batch": batch, "error": error.detail})
-        self._core.set_aside(self.id, batch, error.detail or error.message)
+            yield from tables
+        except BatchUnreadable as failure:
+            reason = failure.detail or failure.message
+            _log.warning("query %s failed on a row of batch %s: %s", self.name, failure.batch, reason)
+            self._core.set_aside(self.id, failure.batch, reason)
+            raise QueryFailed(
+                f'query "{self.name}" failed: {failure.message}', detail=failure.detail, hint=failure.hint
+            ) from failure
 
     def read(self, first: int, last: int | None = None) -> tuple[Reading, Sequence[Chunk]]:
-        """How to read this query's rows, and where they are, for batches first … last − 1."""
-        reading, manifests = self._log(first, last)
-        return reading, list(chunks_of(reading, manifests))
+        """How to read this query's rows, and where they are, for batches first … last - 1."""
+        return self._rows.read(first, last)
 
     def batches(self, first: int, last: int) -> list[int]:
-        """Those of the batches first … last − 1 that may hold rows of it."""
-        reading, manifests = self._log(first, last)
-        return [manifest.batch for manifest in manifests if any(chunks_of(reading, [manifest]))]
+        """Those of the batches first … last - 1 that may hold rows of it."""
+        return self._rows.batches(first, last)
 
-    def _log(self, first: int, last: int | None) -> tuple[Reading, Sequence[Manifest]]:
-        with self._core.lock:
-            record = self._record
-            query = self._core.roster.bound_query(self.id)
-            if record is None:
-                record = QueryRecord(self.id, self.name, query.sql, 0, self._core.next_batch, None, ended=0)
-            data = str(self._core.directory.path("data"))
-            reading = plan_reading(record, query, self._core.streams, data=data)
-            return reading, self._core.inventory.results_of(first, last)
+    def deliver_to(self, sink: Sink, *, skip_missing: bool = False) -> None:
+        """Send every row committed from the query's creation on to a sink; one that is attached again goes on where it
+        was. Raises ResultsGone if rows that come next are not kept any more: `skip_missing` notes the gap."""
+        self._engine.deliveries.attach(self, sink, skip_missing=skip_missing)
 
-    def deliver_to(self, sink: Sink) -> None:
-        """Send every row committed from the query's creation on to a sink."""
-        self._engine.deliveries.attach(self, sink)
+    @property
+    def sink_error(self) -> str:
+        """Why its sink gets no rows now: the last attempt failed, or it has failed and waits to be resumed."""
+        return self._engine.deliveries.error_of(self.id)
+
+    @property
+    def sink_state(self) -> str:
+        """Empty without a sink, else "delivering", "retrying", "failed" (see `resume_sink`) or "detached" (a callback
+        that nobody has attached again since the start)."""
+        return self._engine.deliveries.state_of(self.id)
+
+    @property
+    def sink_gaps(self) -> list[dict[str, Any]]:
+        """Batches that its sink never had, `from` one `until` another, and why."""
+        return self._engine.deliveries.gaps_of(self.id)
+
+    def resume_sink(self) -> None:
+        """Let a sink that has failed go on with the rows that are kept; those that are gone are noted as a gap."""
+        self._engine.deliveries.resume(self)
 
     def explain(self) -> str:
         """The query's part of the shared plan as text."""

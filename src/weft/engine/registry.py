@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from weft.errors import InvalidName
-from weft.plan.stream import IDLE_TIMEOUT, FileSource, Format, FrameSource, Stream
+from weft.plan.stream import IDLE_TIMEOUT, MAX_AHEAD, FileSource, Format, FrameSource, Stream
 from weft.plan.types import DataType, Field, Kind, Schema
 from weft.state.directory import Directory
 
@@ -43,8 +43,14 @@ def save_stream(directory: Directory, stream: Stream) -> None:
         "retain": None if stream.retain is None else stream.retain.total_seconds(),
         "source": source,
         "idle_timeout": stream.idle_timeout.total_seconds(),
+        "max_ahead": None if stream.max_ahead is None else stream.max_ahead.total_seconds(),
     }
     directory.write_json(value, "streams", stream.name + ".json")
+
+
+def remove_stream(directory: Directory, name: str) -> None:
+    """Remove a stream's declaration."""
+    directory.path("streams", name + ".json").unlink(missing_ok=True)
 
 
 def load_streams(directory: Directory) -> dict[str, Stream]:
@@ -55,7 +61,7 @@ def load_streams(directory: Directory) -> dict[str, Stream]:
 
 
 def _stream(value: dict[str, Any]) -> Stream:
-    source = value["source"]
+    source, ahead = value["source"], value.get("max_ahead", MAX_AHEAD.total_seconds())
     return Stream(
         name=value["name"],
         schema=Schema(
@@ -74,4 +80,5 @@ def _stream(value: dict[str, Any]) -> Stream:
             source["on_bad_file"],
         ),
         idle_timeout=timedelta(seconds=value.get("idle_timeout", IDLE_TIMEOUT.total_seconds())),
+        max_ahead=None if ahead is None else timedelta(seconds=ahead),
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.plan.changelog import LiveQuery, QueryId
-from weft.plan.expression import Expression, Opaque, conjuncts, guard_opaque
+from weft.plan.expression import Opaque, conjuncts, guard_opaque
 from weft.runtime.aggregate import window_limits
 from weft.runtime.task import BatchTask, Program
 from weft.state.bucket import Bucket
@@ -39,12 +39,20 @@ def gather(batch: int, reports: Sequence[Mapping[str, Any]], program: Program, l
     )
 
 
-def ended_windows(manifest: Manifest, program: Program, task: BatchTask) -> Manifest:
-    """The manifest with how far windows are ended after it: as its tasks worked it out for themselves."""
+def of_task(manifest: Manifest, program: Program, task: BatchTask) -> Manifest:
+    """The manifest with what its batch has read, and how far windows are ended after it: as its tasks worked it out for
+    themselves."""
     newest = {name: totals.max_time for name, totals in manifest.streams if totals.max_time is not None}
     limits = window_limits(program, task, newest)
     closed = tuple((names, limit.upto) for names, limit in sorted(limits.items()) if limit.upto is not None)
-    return replace(manifest, closed=closed)
+    return replace(manifest, closed=closed, files=task.inputs.names(), offsets=tuple(task.inputs.offsets.items()))
+
+
+def note_times(manifest: Manifest, newest: dict[str, int]) -> None:
+    """The largest event times, by stream, with those of a batch."""
+    for name, totals in manifest.streams:
+        if totals.max_time is not None:
+            newest[name] = max(totals.max_time, newest.get(name, totals.max_time))
 
 
 def stage_seconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -111,29 +119,36 @@ def _sum(parts: Sequence[Mapping[str, Any]]) -> StreamTotals:
         timeless=sum(part["timeless"] for part in parts),
         max_time=max(times, default=None),
         bad_files=tuple(path for part in parts for path in part.get("bad_files", ())),
+        ahead=sum(part.get("ahead", 0) for part in parts),
+        missed=sum(part.get("missed", 0) for part in parts),
+        bad_rows=sum(part.get("bad_rows", 0) for part in parts),
     )
 
 
 def _failed(reports: Sequence[Mapping[str, Any]], live: Iterable[LiveQuery]) -> tuple[tuple[QueryId, str], ...]:
     """Queries whose own expression failed on a row, with the message."""
     by_slot: dict[int, str] = {}
-    by_text: dict[str, str] = {}
+    by_text: dict[tuple[str, str], str] = {}
     for report in reports:
         by_slot |= {int(slot): text for slot, text in report.get("tag", {}).get("failures", {}).items()}
-        by_text |= report.get("opaque_failures", {})
+        for stream, texts in report.get("opaque_failures", {}).items():
+            by_text |= {(stream, text): error for text, error in texts.items()}
         by_slot |= {int(slot): text for slot, text in report.get("slot_failures", {}).items()}
     found = {}
     for query in live:
-        texts = [part.sql for part in _opaque_parts(query) if part.sql in by_text]
+        failing = [part for part in _opaque_parts(query) if part in by_text]
         if query.slot in by_slot:
             found[query.record.id] = by_slot[query.slot]
-        elif texts:
-            found[query.record.id] = by_text[texts[0]]
+        elif failing:
+            found[query.record.id] = by_text[failing[0]]
     return tuple(found.items())
 
 
-def _opaque_parts(query: LiveQuery) -> Iterable[Opaque]:
-    parts: list[Expression] = []
-    for relation in query.query.relations:
-        parts += conjuncts(guard_opaque(relation.predicate))
-    return [part for part in parts if isinstance(part, Opaque)]
+def _opaque_parts(query: LiveQuery) -> Iterable[tuple[str, str]]:
+    """The predicates of a query that Spark evaluates: the stream and the text of each."""
+    return [
+        (relation.stream, part.sql)
+        for relation in query.query.relations
+        for part in conjuncts(guard_opaque(relation.predicate))
+        if isinstance(part, Opaque)
+    ]

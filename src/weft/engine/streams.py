@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from weft.errors import DuplicateStream, InvalidSetting, InvalidStream
-from weft.plan.stream import IDLE_TIMEOUT, FileSource, Format, FrameSource, Source, Stream
+from weft.plan.paths import has_scheme
+from weft.plan.stream import IDLE_TIMEOUT, MAX_AHEAD, FileSource, Format, FrameSource, Source, Stream
 from weft.plan.types import Kind, Schema
 from weft.runtime.schemas import frame_schema, infer_schema
-from weft.sql import parse_schema
+from weft.sql import parse_duration, parse_schema
 from weft.state.bucket import RESERVED
 
 
@@ -36,9 +37,9 @@ def files(
     """Files of a directory as a stream: "parquet", "json" (lines), "csv" (with header) or "arrow" (IPC).
 
     Files must appear whole (write them elsewhere, then rename) and never change. The schema is inferred from the
-    files if it is omitted and there are any. A file that does not fit is set aside in the state directory's
-    quarantine and reported; `on_bad_file="fail"` stops the engine instead. A batch takes all files that are there, at
-    most half a gigabyte of them, or `max_files_per_batch`.
+    files if it is omitted and there are any. A row that does not fit is left out, a file that is corrupt is set aside;
+    both are counted and kept in the state directory's quarantine; `on_bad_file="fail"` stops its stream instead. A
+    batch takes all files that are there, at most half a gigabyte of them, or `max_files_per_batch`.
     """
     if on_bad_file not in ("quarantine", "fail"):
         raise InvalidSetting(f"on_bad_file is {on_bad_file!r}", hint='Give "quarantine" or "fail".')
@@ -49,10 +50,20 @@ def files(
     except ValueError:
         names = ", ".join(each.value for each in Format)
         raise InvalidSetting(f"format {format!r} is not one weft reads", hint=f"Give one of: {names}.") from None
+    if has_scheme(os.fspath(path)):
+        raise InvalidSetting(
+            f'stream path "{os.fspath(path)}" is not a local path',
+            hint="weft reads its own formats from directories that all workers reach; mount it, or let Spark read it.",
+        )
     pairs = tuple(sorted((options or {}).items()))
     if len(dict(pairs).get("sep", ",")) != 1:
         raise InvalidSetting(f"option sep is {dict(pairs)['sep']!r}", hint="Give a single character.")
     return Files(FileSource(os.path.abspath(path), kind, max_files_per_batch, pairs, on_bad_file), schema)
+
+
+def parse_ahead(text: str) -> timedelta | None:
+    """`max_ahead` as a configuration has it: a duration, "unlimited", or nothing for what streams have by default."""
+    return None if text == "unlimited" else parse_duration(text) if text else MAX_AHEAD
 
 
 def declare_stream(
@@ -64,8 +75,10 @@ def declare_stream(
     retain: timedelta | None,
     existing: Stream | None,
     idle_timeout: timedelta = IDLE_TIMEOUT,
+    max_ahead: timedelta | None = MAX_AHEAD,
 ) -> Stream:
-    """The stream these arguments describe; a different one of the same name is refused."""
+    """The stream these arguments describe; a different one of the same name is refused, unless it differs only in what
+    goes by the clock: `idle_timeout` and `max_ahead`."""
     kind, schema = _source(name, source, time, existing)
     field = schema.find(time)
     if field is None:
@@ -80,8 +93,8 @@ def declare_stream(
     reserved = [column for column in schema.names() if column.startswith(RESERVED)]
     if reserved:
         raise InvalidStream(f'column "{reserved[0]}" of stream "{name}" has a reserved name', hint="Rename it.")
-    stream = Stream(name, schema, field.name, lateness, retain, kind, idle_timeout)
-    if existing is not None and existing != stream:
+    stream = Stream(name, schema, field.name, lateness, retain, kind, idle_timeout, max_ahead)
+    if existing is not None and replace(existing, idle_timeout=idle_timeout, max_ahead=max_ahead) != stream:
         raise DuplicateStream(
             f'stream "{name}" exists with another definition',
             hint="Declare it as it was, or choose another name.",

@@ -3,14 +3,15 @@ they would have to do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.engine.core import Core
-from weft.engine.graph import Graph, Kind, Node, plan_graph, rates_through, rows_through
+from weft.engine.graph import Graph, Kind, Node, is_plain, plan_graph, rates_through, rows_through
+from weft.engine.part import part_of
 from weft.engine.reports import RATE_BATCHES
 from weft.optimize.weave import choose_route, routes_of
-from weft.plan.changelog import NO_SLOTS, LiveQuery, QueryId, QueryRecord, free_slots, slots_of
+from weft.plan.changelog import NO_SLOTS, LiveQuery, QueryId, QueryRecord, Slots, free_slots, slots_of
 from weft.plan.query import BoundQuery
 
 _NEW = QueryId("new")
@@ -65,22 +66,41 @@ def _count(node: Node) -> str:
     return f"{others} {'query' if others == 1 else 'queries'}"
 
 
-def what_if(core: Core, query: BoundQuery) -> WhatIf:
-    """What this query would add now; nothing is changed."""
+Sees = Callable[[str], bool]
+"""Whether whoever asks may see a query, by its name."""
+
+
+def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatIf:
+    """What this query would add now; nothing is changed.
+
+    With `sees`, for somebody who may see some queries only: operators are described by theirs. That others have an
+    operator already is told only where streams and columns say all about it (`Node.plain`); otherwise it counts as new
+    unless a query of their own uses it, and its rows are not told. So nobody finds out by asking which constants
+    others' queries have.
+    """
+    before = core.plan
     with core.lock:
-        streams, live, before = dict(core.streams), list(core.roster.live.values()), core.plan
+        streams, live = dict(core.streams), list(core.roster.live.values())
         results = core.inventory.results[-RATE_BATCHES:]
         through = [(each.at, rows_through(each, core.planning.flows)) for each in results]
     slot = free_slots(slots_of(each.slot for each in live), 1)[0]
-    record = QueryRecord(_NEW, _NEW, query.sql, slot, 0, None, choose_route(query, routes_of(live)))
-    there = plan_graph(before, streams)
+    known = live if sees is None else [each for each in live if sees(each.record.name) or _has_plain_route(each)]
+    record = QueryRecord(_NEW, _NEW, query.sql, slot, 0, None, choose_route(query, routes_of(known)))
     imagined = core.planning.imagine([*live, LiveQuery(record, query)], streams, results)
-    graph = plan_graph(imagined, streams)
-    mine = [node for node in graph.of(slot) if node.kind is not Kind.QUERY]
-    used = {node.id: node.slots for node in there.nodes.values()}
+    there = plan_graph(before, streams)
     seen = rates_through(through)
     if seen:  # whatever is there and has no rows has none
         seen = {node.id: 0.0 for node in there.nodes.values() if node.slots and node.kind in _COUNTED} | seen
+    used = {node.id: node.slots for node in there.nodes.values()}
+    if sees is None:
+        graph = plan_graph(imagined, streams)
+    else:
+        own = slots_of(each.slot for each in live if sees(each.record.name))
+        graph = plan_graph(part_of(imagined, streams, Slots(own | 1 << slot)), streams)
+        secret = {node.id for node in graph.nodes.values() if not node.plain}
+        used = {node: Slots(slots & own) if node in secret else slots for node, slots in used.items()}
+        seen = {node: rate for node, rate in seen.items() if node not in secret}
+    mine = [node for node in graph.of(slot) if node.kind is not Kind.QUERY]
     names = tuple(dict.fromkeys(relation.stream for relation in query.relations))
     return WhatIf(
         query=query,
@@ -89,6 +109,11 @@ def what_if(core: Core, query: BoundQuery) -> WhatIf:
         rows_per_second=sum(seen.get(f"stream:{name}", 0.0) for name in names),
         takes=_takes(graph, [node.id for node in mine], seen),
     )
+
+
+def _has_plain_route(live: LiveQuery) -> bool:
+    pairs = [live.query.keys[at] for at in live.record.route]
+    return is_plain(tuple(side for pair in pairs for side in (pair.left, pair.right)))
 
 
 def _takes(graph: Graph, mine: Sequence[str], seen: Mapping[str, float]) -> dict[str, float]:

@@ -4,7 +4,7 @@ A cell has one value in each *lane*. What a lane holds and how two values merge 
 `count:x` those where x is not NULL (it may be missing: then there was no NULL, and `n` serves); `sum0:x` … `sum3:x`
 (32-bit limbs of an exact sum) and `double:x` add up; `min:x`, `max:x` and `last` keep the least or greatest word
 (`kernels/words.py`); `mean:x` and `squares:x` go with `count:x`. *Details* are lists per cell: distinct words,
-registers of a sketch, buckets of a histogram.
+registers of a sketch, buckets of a histogram, and the greatest word of each bucket (`sample:x`).
 
 A batch of rows is itself a set of cells, one per row: slicing rows, merging files and closing windows are one
 operation, `reduce_lanes`, with different targets.
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from weft.kernels import wide
 from weft.kernels.bitset import Words
 from weft.kernels.cell_kernels import (
     add_spread,
@@ -53,7 +54,7 @@ LANES = {
     Function.SPREAD: ("mean", "squares"),
     Function.COUNT_DISTINCT: ("distinct",),
     Function.APPROX_DISTINCT: ("registers",),
-    Function.QUANTILE: ("histogram",),
+    Function.QUANTILE: ("histogram", "sample"),
 }
 """Lanes or details of each function, beside the count of its argument."""
 DETAILED = (Function.COUNT_DISTINCT, Function.APPROX_DISTINCT, Function.QUANTILE)
@@ -174,8 +175,7 @@ def _places(detail: Detail) -> tuple[int, int, Longs] | None:
 
 
 def merge_details(name: str, detail: Detail) -> Detail:
-    """One entry per cell and code, sorted by both: of several, distinct words keep one, registers the greatest,
-    histograms the sum."""
+    """One entry per cell and code, sorted by both: of several, histograms keep the sum, others the greatest."""
     if len(detail.cells) == 0:
         return detail
     places = _places(detail)
@@ -281,13 +281,13 @@ def lane_of(part: Cells, name: str) -> Array:
 def _concat_groups(parts: Sequence[Cells]) -> tuple[tuple[pa.Array, ...], int, list[Longs]]:
     if all(part.groups is parts[0].groups for part in parts):
         return parts[0].groups, parts[0].group_count, [np.arange(parts[0].group_count)] * len(parts)
-    columns = [pa.concat_arrays([part.groups[k] for part in parts]) for k in range(len(parts[0].groups))]
+    columns = [wide.concat([part.groups[k] for part in parts]) for k in range(len(parts[0].groups))]
     counts = [part.group_count for part in parts]
     numbers, firsts = group_rows(columns, sum(counts))
     cuts = np.cumsum([0, *counts])
     rows = pa.array(firsts)
     maps = [numbers[a:b] for a, b in pairwise(cuts)]
-    return tuple(column.take(rows) for column in columns), len(firsts), maps
+    return tuple(wide.narrow(column.take(rows)) for column in columns), len(firsts), maps
 
 
 def _concat_sets(parts: Sequence[Cells]) -> tuple[Words, list[Longs]]:
@@ -324,9 +324,10 @@ def _with_words(part: Cells, maps: Mapping[str, Longs]) -> Cells:
             lanes[name] = np.where(nothing, values, mapping[np.where(nothing, 0, values)])
     details = dict(part.details)
     for name, detail in part.details.items():
-        mapping = maps.get(lane_argument(name)) if lane_kind(name) == "distinct" else None
+        mapping = maps.get(lane_argument(name)) if lane_kind(name) in ("distinct", "sample") else None
         if mapping is not None and len(detail.codes):
-            details[name] = replace(detail, codes=mapping[detail.codes])
+            where = "codes" if lane_kind(name) == "distinct" else "weights"
+            details[name] = replace(detail, **{where: mapping[getattr(detail, where)]})
     return replace(part, lanes=lanes, details=details)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
@@ -21,7 +20,6 @@ from weft.kernels.cell_kernels import (
     table_places,
 )
 from weft.kernels.cells import (
-    LAST,
     ROWS,
     SPREAD,
     Array,
@@ -35,9 +33,9 @@ from weft.kernels.cells import (
     lane_kind,
     lane_of,
     merge_details,
-    reduce_lanes,
 )
 from weft.kernels.words import Flags, Longs, distinct
+from weft.plan.time import TIME_MIN, held
 
 _AT_ONCE = 1 << 21
 _MOST_TARGETS = 1 << 23
@@ -45,7 +43,6 @@ _FEW_LANES = 4
 """For each so many lanes more, fewer targets at once: it is memory that counts."""
 _SPARSE = 8.0
 """Adding a cell to a query costs about as much as adding so many groups of a class at once."""
-_BEFORE_ALL = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +53,6 @@ class SlidingQuery:
     size: int
     slide: int
     start: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class SessionQuery:
-    """A query's sessions: rows closer than `gap` microseconds belong together."""
-
-    slot: int
-    gap: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +72,13 @@ def closing_windows(slices: Longs, queries: Iterable[SlidingQuery], *, after: in
     for query in queries:
         by_shape.setdefault((query.size, query.slide), []).append(query)
     for (size, slide), same in by_shape.items():
-        low = (_BEFORE_ALL if after is None else after) - size
-        first = np.maximum((begins - size) // slide, low // slide) + 1
-        last = np.minimum(begins // slide, (upto - size) // slide)
+        # A window that begins before the earliest time cannot be written down, and nobody reports it.
+        lowest = -(-TIME_MIN // slide)
+        if after is not None:
+            lowest = max(lowest, (after - size) // slide + 1)
+        first = np.maximum((np.maximum(begins, TIME_MIN + size) - size) // slide + 1, lowest)
+        first[begins < TIME_MIN + size] = lowest
+        last = np.minimum(begins // slide, held((upto - size) // slide))
         for start in _spelled_out(first, last) * slide:
             for query in same:
                 if query.start is None or start >= query.start:
@@ -99,16 +92,17 @@ def closing_wholes(starts: Longs, queries: Iterable[SlidingQuery], *, after: int
     begins = distinct(starts)
     found: dict[int, list[int]] = {}
     for query in queries:
-        ends, low = begins + query.size, _BEFORE_ALL if after is None else after
-        own = begins >= (_BEFORE_ALL if query.start is None else query.start)
-        for start in begins[own & (begins % query.slide == 0) & (low < ends) & (ends <= upto)]:
+        own = (begins % query.slide == 0) & (begins <= upto - query.size)
+        own &= True if query.start is None else begins >= query.start
+        own &= True if after is None else begins > after - query.size
+        for start in begins[own]:
             found.setdefault(int(start), []).append(query.slot)
     return [Closing(start, start + 1, tuple(slots)) for start, slots in sorted(found.items())]
 
 
 def _spelled_out(first: Longs, last: Longs) -> Longs:
     """All numbers in some ranges (both ends included), once."""
-    counts = np.maximum(last - first + 1, 0)
+    counts = np.where(last >= first, last - first + 1, 0)
     ends = np.cumsum(counts)
     steps = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
     return distinct(np.repeat(first, counts) + steps)
@@ -313,88 +307,3 @@ def _operation(name: str) -> int:
 def one_bit_sets(slots: Sequence[int], words: int) -> Words:
     """A query-set for each slot alone."""
     return np.stack([to_words(1 << slot, words) for slot in slots])
-
-
-# ---- sessions
-
-
-@nb.njit(cache=True, nogil=True)
-def number_sessions(keys: Longs, first: Longs, last: Longs, gap: int) -> tuple[Longs, Longs, Longs]:
-    """Sessions of runs sorted by (key, first): the number of each, and where each session begins and ends."""
-    numbers = np.empty(len(keys), np.int64)
-    begins, ends = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-    count = 0
-    for i in range(len(keys)):
-        if i == 0 or keys[i] != keys[i - 1] or first[i] - ends[count - 1] >= gap:
-            begins[count] = first[i]
-            ends[count] = last[i]
-            count += 1
-        elif last[i] > ends[count - 1]:
-            ends[count - 1] = last[i]
-        numbers[i] = count - 1
-    return numbers, begins[:count].copy(), ends[:count].copy()
-
-
-def ended_sessions(ends: Longs, gap: int, *, after: int | None, upto: int) -> tuple[Flags, Flags]:
-    """Of sessions with these last times: which are over, and which of them were not before."""
-    over = ends + gap <= upto
-    return over, over if after is None else over & (ends + gap > after)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JoinedSessions:
-    """Sessions over several sides: the number of each run's session, by side, and where each begins and ends."""
-
-    numbers: tuple[Longs, ...]
-    begins: Longs
-    ends: Longs
-
-
-def join_sessions(keys: Sequence[Longs], first: Sequence[Longs], last: Sequence[Longs], gap: int) -> JoinedSessions:
-    """Number the sessions of keys over runs of several sides, each given by side, in any order."""
-    key, begin, end = (np.concatenate(each) for each in (keys, first, last))
-    order = np.lexsort((begin, key))
-    numbers = np.empty(len(order), np.int64)
-    numbers[order], begins, ends = number_sessions(key[order], begin[order], end[order], gap)
-    cuts = np.cumsum([len(each) for each in keys])[:-1]
-    return JoinedSessions(tuple(np.split(numbers, cuts)), begins, ends)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClosedSessions:
-    """The cells of sessions that end now, and which of the given cells are in sessions that are still open."""
-
-    cells: tuple[Cells, ...]
-    open: Flags
-
-
-def close_sessions(cells: Cells, queries: Iterable[SessionQuery], *, after: int | None, upto: int) -> ClosedSessions:
-    """Sessions whose end is in (after, upto]: a slice is the session's first time, lane `last` its last one."""
-    closed, still_open = [], np.zeros(len(cells), np.bool_)
-    for query in queries:
-        mine = np.flatnonzero(column_of(cells.sets, query.slot)[cells.classes])
-        mine = mine[np.lexsort((cells.slices[mine], cells.group[mine]))]
-        if len(mine) == 0:
-            continue
-        group, last = cells.group[mine], cells.lanes[LAST][mine]
-        numbers, begins, ends = number_sessions(group, cells.slices[mine], last, query.gap)
-        over, ended = ended_sessions(ends, query.gap, after=after, upto=upto)
-        still_open[mine[~over[numbers]]] = True
-        if not ended.any():
-            continue
-        targets = np.where(ended, np.cumsum(ended) - 1, -1)
-        count = int(ended.sum())
-        lanes, details = reduce_lanes(cells, mine, targets[numbers], count)
-        firsts = np.flatnonzero(np.diff(numbers, prepend=-1))
-        closed.append(
-            replace(
-                cells,
-                sets=one_bit_sets((query.slot,), cells.sets.shape[1]),
-                slices=begins[ended],
-                classes=np.zeros(count, np.int64),
-                group=group[firsts[ended]],
-                lanes=lanes,
-                details=details,
-            )
-        )
-    return ClosedSessions(tuple(closed), still_open)

@@ -37,6 +37,7 @@ from weft.kernels.sketch import histogram_codes, hll_codes
 from weft.kernels.words import Longs, decimal_limbs, distinct, plain_numbers, to_doubles
 from weft.kernels.words import to_words as value_words
 from weft.plan.aggregate import Function
+from weft.plan.time import TIME_MIN
 
 _LIMB = np.int64(0xFFFFFFFF)
 _MOST_EDGES = 1 << 21
@@ -56,13 +57,14 @@ class Accumulator:
 class Family:
     """Slots of queries that are classed together; `windows` are their (size, slide), `gap` the least of sessions.
 
-    `accumulators` are what its queries need; None: all that the store has.
+    `accumulators` are what its queries need; None: all that the store has. Sessions are cut at multiples of `cuts`.
     """
 
     slots: int
     windows: tuple[tuple[int, int], ...]
     gap: int | None
     accumulators: tuple[Accumulator, ...] | None = None
+    cuts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +135,7 @@ def _gather(rows: Cells, family: Family, chosen: Longs, classes: Longs, sets: Wo
     """Cells of these rows, each in one class; rows of class -1 are left out."""
     if family.gap is not None:
         kept = np.flatnonzero(classes >= 0)
-        return _gather_runs(rows, family.gap, chosen[kept], classes[kept], sets)
+        return _gather_runs(rows, family, chosen[kept], classes[kept], sets)
     edges = _edges(rows.slices, family.windows)
     spread = len(sets) * rows.group_count
     keys = cell_keys((rows.slices, rows.group), chosen, classes, edges, (len(sets), rows.group_count))
@@ -157,23 +159,36 @@ def _edges(times: Longs, windows: Sequence[tuple[int, int]]) -> Longs:
     first, last = int(times.min()), int(times.max())
     offsets = sorted({(slide, offset % slide) for size, slide in windows for offset in (0, size)})
     if sum((last - first) // slide + 2 for slide, _ in offsets) <= _MOST_EDGES:
-        grids = [np.arange(first - (first - offset) % slide, last + 1, slide) for slide, offset in offsets]
-        edges = distinct(np.concatenate(grids))
+        edges = distinct(np.concatenate([_grid(first, last, slide, offset) for slide, offset in offsets]))
         return edges[max(0, int(np.searchsorted(edges, first, side="right")) - 1) :]
     begins = np.full(len(times), GREATEST, np.int64)
     for slide, offset in offsets:
-        np.maximum(begins, times - (times - offset) % slide, out=begins)
+        since = (times % slide - offset) % slide
+        np.maximum(begins, np.where(times < TIME_MIN + since, TIME_MIN, times - since), out=begins)
     return distinct(begins)
 
 
-def _gather_runs(rows: Cells, gap: int, chosen: Longs, classes: Longs, sets: Words) -> Cells:
-    """Cells of rows closer than `gap`: they are in one session of every query that has them all."""
+def _grid(first: int, last: int, slide: int, offset: int) -> Longs:
+    """Edges of one kind: from the one at or before `first`, which may be held at the earliest time, up to `last`."""
+    begin = first - (first - offset) % slide
+    held_back = [TIME_MIN] if begin < TIME_MIN else []
+    begin += slide if held_back else 0
+    steps = np.arange(max(0, (last - begin) // slide + 1))
+    return np.concatenate([np.array(held_back, np.int64), steps * slide + (begin if len(steps) else 0)])
+
+
+def _gather_runs(rows: Cells, family: Family, chosen: Longs, classes: Longs, sets: Words) -> Cells:
+    """Cells of rows closer than the least gap: they are in one session of every query that has them all."""
     times, group = rows.slices[chosen], rows.group[chosen]
     order = np.lexsort((times, group, classes))
     chosen, times, group, classes = chosen[order], times[order], group[order], classes[order]
     begins = np.ones(len(chosen), np.bool_)
     same = (classes[1:] == classes[:-1]) & (group[1:] == group[:-1])
-    begins[1:] = ~same | (times[1:] - times[:-1] >= gap)
+    # Without a sign, a distance in the right order always fits.
+    distances = times[1:].view(np.uint64) - times[:-1].view(np.uint64)
+    begins[1:] = ~same | (distances >= np.uint64(family.gap or 0))
+    for cut in family.cuts:
+        begins[1:] |= times[1:] // cut != times[:-1] // cut
     target = np.cumsum(begins) - 1
     starts = np.flatnonzero(begins)
     lanes, details = reduce_lanes(rows, chosen, target, len(starts))
@@ -222,9 +237,9 @@ def _row_lanes(
             case Function.SPREAD:
                 lanes |= _spread_lanes(column, name)
             case Function.COUNT_DISTINCT | Function.APPROX_DISTINCT | Function.QUANTILE:
-                kind, codes, weights = _detail(column, accumulator.function, (dictionaries, name))
                 present = np.arange(len(column)) if valid is None else np.flatnonzero(valid)
-                details[f"{kind}:{name}"] = Detail(present, codes[present], weights[present])
+                for kind, codes, weights in _details(column, accumulator.function, (dictionaries, name)):
+                    details[f"{kind}:{name}"] = Detail(present, codes[present], weights[present])
                 continue
             case _:
                 pass
@@ -275,15 +290,19 @@ def _extreme(column: pa.Array, valid: Array | None, kind: str, at: tuple[dict[st
     return found.words if valid is None else np.where(valid, found.words, LEAST if kind == "min" else GREATEST)
 
 
-def _detail(column: pa.Array, function: Function, at: tuple[dict[str, pa.Array], str]) -> tuple[str, Longs, Longs]:
-    ones = np.ones(len(column), np.int64)
-    match function:
-        case Function.COUNT_DISTINCT:
-            found = value_words(column)
-            if found.dictionary is not None:
-                at[0][at[1]] = found.dictionary
-            return "distinct", found.words, ones
-        case Function.APPROX_DISTINCT:
-            return "registers", *hll_codes(hash_keys([column]).h)
-        case _:
-            return "histogram", histogram_codes(to_doubles(column)), ones
+def _details(
+    column: pa.Array, function: Function, at: tuple[dict[str, pa.Array], str]
+) -> Iterator[tuple[str, Longs, Longs]]:
+    """What one row adds to the lists of a function: their kind, a code and its weight for each row."""
+    if function is Function.APPROX_DISTINCT:
+        yield "registers", *hll_codes(hash_keys([column]).h)
+        return
+    found, ones = value_words(column), np.ones(len(column), np.int64)
+    if found.dictionary is not None:
+        at[0][at[1]] = found.dictionary
+    if function is Function.COUNT_DISTINCT:
+        yield "distinct", found.words, ones
+        return
+    codes = histogram_codes(to_doubles(column))
+    yield "histogram", codes, ones
+    yield "sample", codes, found.words

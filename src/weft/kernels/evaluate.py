@@ -18,6 +18,7 @@ from weft.kernels.arrow_types import arrow_type
 from weft.kernels.evaluate_arithmetic import absolute, arithmetic, divide, divide_integral, negate, remainder
 from weft.kernels.evaluate_cast import cast
 from weft.kernels.evaluate_compare import compare, equal_null_safe, is_in
+from weft.kernels.evaluate_pattern import matches
 from weft.kernels.evaluate_raises import may_raise
 from weft.kernels.evaluate_text import find_text, length, like
 from weft.kernels.evaluate_time import time_field
@@ -136,6 +137,8 @@ def _strict(call: Call, args: list[Datum]) -> Datum:
             return pc.invert(args[0])
         case "like":
             return like(args[0], args[1].as_py(), args[2].as_py() if len(args) > 2 else "\\")
+        case "rlike":
+            return matches(args[0], args[1].as_py())
         case "starts_with" | "ends_with" | "contains":
             return find_text(call.name, args[0], args[1])
         case "length":

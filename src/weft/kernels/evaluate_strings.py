@@ -25,6 +25,7 @@ _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
 _TRUE = frozenset(("t", "true", "y", "yes", "1"))
 _FALSE = frozenset(("f", "false", "n", "no", "0"))
+_MOST_DIGITS = 19
 _LIMITS = {Kind.TINYINT: 2**7, Kind.SMALLINT: 2**15, Kind.INT: 2**31, Kind.BIGINT: 2**63}
 
 
@@ -53,7 +54,12 @@ def _integer_parser(kind: Kind) -> Callable[[str], int]:
 
     def parse(text: str) -> int:
         trimmed = text.strip(_BLANK)
-        if not _INTEGER.fullmatch(trimmed) or not -limit <= (value := int(trimmed)) < limit:
+        # Python reads no number of thousands of digits, and takes long for hundreds.
+        digits = trimmed.lstrip("+-").lstrip("0")
+        if not _INTEGER.fullmatch(trimmed) or len(digits) > _MOST_DIGITS:
+            raise _malformed(text, kind)
+        value = int(digits or "0") * (-1 if trimmed.startswith("-") else 1)
+        if not -limit <= value < limit:
             raise _malformed(text, kind)
         return value
 
@@ -103,7 +109,7 @@ def _date(text: str) -> int:
 
 
 def _malformed(text: str, kind: Kind) -> RowError:
-    return RowError(f"{text!r} is not a {kind.value}")
+    return RowError(f"{text[:200]!r} is not a {kind.value}")
 
 
 # What a string can be cast to; dates as days since the epoch.

@@ -115,19 +115,43 @@ def _bytes_of(array: pa.Array) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.
 def _find_rows(starts, data, part_starts, part_data, place, found):  # type: ignore[no-untyped-def]
     """found[i]: whether part i stands at the start (0), the end (1) or anywhere (2) in text i."""
     for i in range(len(found)):
-        begin, end = starts[i], starts[i + 1]
-        part_begin = part_starts[i]
-        size = part_starts[i + 1] - part_begin
-        if size > end - begin:
+        text = data[starts[i] : starts[i + 1]]
+        part = part_data[part_starts[i] : part_starts[i + 1]]
+        if len(part) > len(text):
             continue
-        first = end - size if place == 1 else begin
-        last = begin if place == 0 else end - size
-        for at in range(first, last + 1):
-            same = True
-            for k in range(size):
-                if data[at + k] != part_data[part_begin + k]:
-                    same = False
-                    break
-            if same:
-                found[i] = True
-                break
+        if place == 0:
+            found[i] = _same(text, part, 0)
+        elif place == 1:
+            found[i] = _same(text, part, len(text) - len(part))
+        else:
+            found[i] = _within(text, part)
+
+
+@nb.njit(cache=True, nogil=True)
+def _same(text, part, start):  # type: ignore[no-untyped-def]
+    for k in range(len(part)):  # noqa: SIM110
+        if text[start + k] != part[k]:
+            return False
+    return True
+
+
+@nb.njit(cache=True, nogil=True)
+def _within(text, part):  # type: ignore[no-untyped-def]
+    """Knuth, Morris and Pratt: after a mismatch the text is not read again, so the time is linear."""
+    if len(part) == 0:
+        return True
+    again = np.zeros(len(part), np.int64)
+    matched = 0
+    for k in range(1, len(part)):
+        while matched and part[k] != part[matched]:
+            matched = again[matched - 1]
+        matched += part[k] == part[matched]
+        again[k] = matched
+    matched = 0
+    for k in range(len(text)):
+        while matched and text[k] != part[matched]:
+            matched = again[matched - 1]
+        matched += text[k] == part[matched]
+        if matched == len(part):
+            return True
+    return False

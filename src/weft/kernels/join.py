@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from weft.kernels.bitset import Words
 from weft.kernels.keys import frozen
-from weft.kernels.window_table import TIME_MAX, TIME_MIN, Times, WindowTable, common
+from weft.kernels.window_table import Times, WindowTable, common
+from weft.plan.time import TIME_MAX, TIME_MIN
 
 Rows = npt.NDArray[np.int32]
 _Lane = tuple[npt.NDArray[np.uint64], Times, Words, Rows]

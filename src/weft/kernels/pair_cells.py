@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from weft.kernels import wide
 from weft.kernels.cells import (
     DETAILED,
     LANES,
@@ -31,12 +32,13 @@ from weft.kernels.cells import (
 from weft.kernels.exact import sum_of, times, to_limbs
 from weft.kernels.words import Longs
 from weft.plan.aggregate import Call, Function
-from weft.plan.expression import to_sql
+from weft.plan.identity import identity
 
 _Sides = tuple[tuple[Cells, Longs], tuple[Cells, Longs]]
 """Of each side the cells, and which of them the pairs consist of."""
 
 _PAIRS_AT_ONCE = 1 << 20
+_WITH_WORDS = (Function.MIN, Function.MAX, Function.COUNT_DISTINCT, Function.QUANTILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def _lane(side: tuple[Cells, Longs], name: str) -> Array:
 
 
 def _texts(call: Call) -> tuple[str | None, ...]:
-    return tuple(None if argument is None else to_sql(argument) for argument in call.arguments)
+    return tuple(None if argument is None else identity(argument) for argument in call.arguments)
 
 
 def _counted(sides: _Sides, texts: Sequence[str | None]) -> Array:
@@ -183,22 +185,23 @@ def _side_of(call: Call) -> int:
 def _add_dictionary(call: Call, sides: _Sides, dictionaries: dict[str, pa.Array]) -> None:
     texts, at = _texts(call), _side_of(call)
     known = sides[at][0].dictionaries
-    if call.function in (Function.MIN, Function.MAX, Function.COUNT_DISTINCT) and texts[at] in known:
+    if call.function in _WITH_WORDS and texts[at] in known:
         dictionaries[call.argument] = known[texts[at] or ""]
 
 
 def _add_detail(call: Call, sides: _Sides, details: dict[str, Detail], dictionaries: dict[str, pa.Array]) -> None:
     texts, at = _texts(call), _side_of(call)
-    (kind,) = LANES[call.function]
     (cells, rows), other = sides[at], sides[1 - at]
-    source = f"{kind}:{texts[at]}"
-    _, found = reduce_lanes(
-        replace(cells, lanes={}, details={source: cells.details[source]}), rows, np.arange(len(rows)), len(rows)
-    )
-    entries = found[source]
-    if kind == "histogram":
-        entries = replace(entries, weights=entries.weights * _lane(other, ROWS)[entries.cells])
-    details[f"{kind}:{call.argument}"] = entries
+    sources = {kind: f"{kind}:{texts[at]}" for kind in LANES[call.function]}
+    wanted = {source: cells.details[source] for source in sources.values() if source in cells.details}
+    _, found = reduce_lanes(replace(cells, lanes={}, details=wanted), rows, np.arange(len(rows)), len(rows))
+    for kind, source in sources.items():
+        if source not in found:
+            continue
+        entries = found[source]
+        if kind == "histogram":
+            entries = replace(entries, weights=entries.weights * _lane(other, ROWS)[entries.cells])
+        details[f"{kind}:{call.argument}"] = entries
     _add_dictionary(call, sides, dictionaries)
 
 
@@ -229,6 +232,6 @@ def _with_groups(cells: Cells, sides: tuple[Cells, Cells], groups: tuple[Longs, 
 
 def link_groups(left: Cells, right: Cells, keys: int) -> tuple[Longs, Longs, int]:
     """Numbers of the join keys (the first `keys` columns of the groups) of both sides' groups, and how many."""
-    columns = [pa.concat_arrays([left.groups[k], right.groups[k]]) for k in range(keys)]
+    columns = [wide.concat([left.groups[k], right.groups[k]]) for k in range(keys)]
     numbers, firsts = group_rows(columns, left.group_count + right.group_count)
     return numbers[: left.group_count], numbers[left.group_count :], len(firsts)

@@ -97,7 +97,7 @@ def float_keys(values, keys):
 
 
 @nb.njit(cache=True, nogil=True)
-def intersect_rows(base, table, rows, offsets, sets):
+def fill_rows(base, table, rows, offsets, sets):
     """sets[i] = base AND table[offsets[a] + rows[a, i]] over all attributes a."""
     attributes, count = rows.shape
     words = len(base)
@@ -111,9 +111,62 @@ def intersect_rows(base, table, rows, offsets, sets):
 
 
 @nb.njit(cache=True, nogil=True)
+def intersect_rows(base, table, rows, offsets, sets):
+    """sets[i] &= base AND table[offsets[a] + rows[a, i]] over all attributes a."""
+    attributes, count = rows.shape
+    words = len(base)
+    for i in range(count):
+        for w in range(words):
+            sets[i, w] &= base[w]
+        for a in range(attributes):
+            row = offsets[a] + rows[a, i]
+            for w in range(words):
+                sets[i, w] &= table[row, w]
+
+
+@nb.njit(cache=True, nogil=True)
 def intersect_words(places, table, rows, sets):
     """sets[i, places[k]] &= table[rows[i], k]: for an attribute that concerns few words."""
     for i in range(len(rows)):
         row = rows[i]
         for k in range(len(places)):
             sets[i, places[k]] &= table[row, k]
+
+
+@nb.njit(cache=True, nogil=True)
+def rank_bits(ranks, begins, widths, literals, bits):
+    """Bit i of bits[literals[k]] is set if begins[k] <= ranks[i] < begins[k] + widths[k]; bits are added to."""
+    whole = len(ranks) >> 6
+    for k in range(len(begins)):
+        begin, width, literal = begins[k], widths[k], literals[k]
+        for group in range(whole):
+            word = np.uint64(0)
+            for j in range(64):
+                inside = np.uint32(ranks[(group << 6) + j] - begin) < width
+                word |= np.uint64(inside) << np.uint64(j)
+            bits[literal, group] |= word
+        for i in range(whole << 6, len(ranks)):
+            inside = np.uint32(ranks[i] - begin) < width
+            bits[literal, whole] |= np.uint64(inside) << np.uint64(i & 63)
+
+
+@nb.njit(cache=True, nogil=True)
+def intersect_bits(columns, word, sets):
+    """Bit s of sets[i, word] stays only where bit i of columns[s] is set: 64 rows and slots are turned at a time."""
+    block = np.empty(64, np.uint64)
+    for group in range(columns.shape[1]):
+        for k in range(64):
+            block[k] = columns[k, group]
+        width, mask = 32, np.uint64(0x00000000FFFFFFFF)
+        while width:
+            k = 0
+            while k < 64:
+                swapped = ((block[k] >> np.uint64(width)) ^ block[k + width]) & mask
+                block[k + width] ^= swapped
+                block[k] ^= swapped << np.uint64(width)
+                k = (k + width + 1) & ~width
+            width >>= 1
+            mask ^= mask << np.uint64(width)
+        begin = group << 6
+        for k in range(min(64, len(sets) - begin)):
+            sets[begin + k, word] &= block[k]

@@ -44,7 +44,7 @@ IS_TRUE, IS_FALSE = Ranges(False, (1,), False), Ranges(True, (1,), False)
 
 def satisfying(predicate: Expression) -> tuple[Expression, Ranges]:
     """An attribute, and the values of it for which the predicate is TRUE; at worst the predicate is the attribute."""
-    return _where(predicate, True) or (predicate, IS_TRUE)
+    return ranges_of(predicate, True) or (predicate, IS_TRUE)
 
 
 def intersect(first: Ranges, second: Ranges) -> Ranges:
@@ -97,11 +97,11 @@ def _single(value: float) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-def _where(predicate: Expression, truth: bool) -> tuple[Expression, Ranges] | None:
+def ranges_of(predicate: Expression, truth: bool) -> tuple[Expression, Ranges] | None:
     """The attribute's values for which the predicate is TRUE (or FALSE); None if there is no single attribute."""
     match predicate:
         case Call(name="not", args=(arg,)):
-            return _where(arg, not truth)
+            return ranges_of(arg, not truth)
         case Call(name="and" | "or" as name, args=args):
             return _connect(args, truth, both=(name == "and") == truth)
         case Call(name="is_null" | "is_not_null" as name, args=(arg,)) if _indexed(arg):
@@ -123,7 +123,7 @@ def _where(predicate: Expression, truth: bool) -> tuple[Expression, Ranges] | No
 
 
 def _connect(args: tuple[Expression, ...], truth: bool, *, both: bool) -> tuple[Expression, Ranges] | None:
-    found = [_where(arg, truth) for arg in args]
+    found = [ranges_of(arg, truth) for arg in args]
     result = found[0]
     for other in found[1:]:
         if result is None or other is None or other[0] != result[0]:

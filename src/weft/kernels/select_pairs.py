@@ -15,7 +15,8 @@ import numpy.typing as npt
 from weft.kernels.bitset import WORD_BITS, Words
 from weft.kernels.join import minus
 from weft.kernels.keys import frozen
-from weft.kernels.window_table import TIME_MAX, TIME_MIN, Times
+from weft.kernels.window_table import Times
+from weft.plan.time import TIME_MAX, TIME_MIN
 from weft.plan.window import Sliding, TimeBounds, to_micros
 
 Rows = npt.NDArray[np.int32]

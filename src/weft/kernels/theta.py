@@ -22,7 +22,8 @@ from weft.errors import InternalError
 from weft.kernels.evaluate_values import fixed_values, flat, valid_rows
 from weft.kernels.keys import frozen
 from weft.kernels.predicate_kernels import float_keys
-from weft.kernels.window_table import TIME_MAX, TIME_MIN, Times
+from weft.kernels.window_table import Times
+from weft.plan.time import TIME_MAX, TIME_MIN
 
 Array: TypeAlias = npt.NDArray[Any]
 Flags: TypeAlias = npt.NDArray[np.bool_]

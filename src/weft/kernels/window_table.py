@@ -22,11 +22,11 @@ import numpy.typing as npt
 from weft.errors import InternalError
 from weft.kernels.bitset import Words, to_words
 from weft.kernels.keys import frozen
+from weft.plan.time import TIME_MAX, TIME_MIN
 from weft.plan.window import Sliding, TimeBounds, to_micros
 
 Times = npt.NDArray[np.int64]
 
-TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 _BLOCKS = 12
 
 
@@ -102,6 +102,12 @@ class WindowTable:
 
     def _ranks(self) -> npt.NDArray[np.intp]:
         return np.flatnonzero(self.masks.any(axis=1))
+
+
+def window_ends(starts: Times, length: int) -> Times:
+    """Where windows of a length end, held at the latest time there is."""
+    ends: Times = np.minimum(starts, TIME_MAX - length) + length
+    return ends
 
 
 def common(sets: Words, mask: Words) -> Words:

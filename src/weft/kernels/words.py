@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from weft.kernels import wide
+
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
@@ -85,7 +87,7 @@ def from_words(words: Longs, type_: pa.DataType, dictionary: pa.Array | None, va
 
 def unify(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[Longs]]:
     """One sorted dictionary of all, and for each what its numbers become."""
-    together = pa.concat_arrays(list(dictionaries))
+    together = wide.concat(dictionaries)
     all_words = to_words(together)
     assert all_words.dictionary is not None
     cuts = np.cumsum([0, *(len(each) for each in dictionaries)])

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from weft.optimize.join_graph import EQUAL, Attribute, JoinInput, JoinQuery, Predicate, compare
 from weft.plan.changelog import LiveQuery
-from weft.plan.expression import TRUE, Call, Expression, columns_of, rename_columns, to_sql
+from weft.plan.expression import TRUE, Call, Expression, columns_of, rename_columns
+from weft.plan.identity import identity
 from weft.plan.key import Index, is_exact, key_text
 from weft.plan.probes import Comparison, Equality, Filter, Input, JoinCondition, Span, combination_id, inputs_of
 from weft.plan.query import BoundQuery, Condition, KeyPair
@@ -95,7 +96,7 @@ def _equality(inputs: Sequence[Input], at: tuple[int, int], keys: Sequence[KeyPa
     """All equalities between two relations as one key, in a fixed order of sides and parts."""
     sides = [(tuple(key.left for key in keys), at[0]), (tuple(key.right for key in keys), at[1])]
     sides.sort(key=lambda side: inputs[side[1]])
-    order = sorted(range(len(keys)), key=lambda n: (to_sql(sides[0][0][n]), to_sql(sides[1][0][n])))
+    order = sorted(range(len(keys)), key=lambda n: (identity(sides[0][0][n]), identity(sides[1][0][n])))
     exact = is_exact(tuple(key.type for key in keys))
     (first, first_at), (second, second_at) = sides
     return Equality(

@@ -10,7 +10,8 @@ from weft.optimize.combined import over_combinations, selected_columns
 from weft.optimize.probed import source_of
 from weft.plan.aggregate import Call, Function
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of
-from weft.plan.expression import Expression, columns_of, to_sql
+from weft.plan.expression import Expression, columns_of
+from weft.plan.identity import identity
 from weft.plan.key import StoreId
 from weft.plan.probes import inputs_of
 from weft.plan.query import BoundQuery
@@ -119,7 +120,7 @@ def _store(side: SliceSide, users: Sequence[_User]) -> SliceStore:
 
 def _accumulators(users: Iterable[_User]) -> tuple[tuple[Function, Expression], ...]:
     """What these queries accumulate, each once."""
-    wanted = {(function, to_sql(part)): (function, part) for user in users for function, part in user.accumulated}
+    wanted = {(function, identity(part)): (function, part) for user in users for function, part in user.accumulated}
     return tuple(each for _, each in sorted(wanted.items()))
 
 
@@ -138,11 +139,13 @@ def _families(users: Sequence[_User]) -> tuple[SliceFamily, ...]:
 def _family(columns: tuple[str, ...], users: Sequence[_User]) -> SliceFamily:
     queries = [user.live for user in users]
     slidings = {live.query.sliding for live in queries}
-    gaps = [to_micros(live.query.session.gap) for live in queries if live.query.session is not None]
+    sessions = {live.query.session for live in queries if live.query.session is not None}
+    gaps = [to_micros(session.gap) for session in sessions]
     return SliceFamily(
         slots=slots_of(live.slot for live in queries),
         columns=columns,
         windows=tuple(sorted((to_micros(s.size), to_micros(s.slide)) for s in slidings if s is not None)),
         gap=min(gaps, default=None),
         accumulators=_accumulators(users),
+        cuts=tuple(sorted({session.cut for session in sessions if session.cut is not None})),
     )

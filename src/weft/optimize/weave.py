@@ -15,7 +15,8 @@ from weft.optimize.gathered import session_indexes
 from weft.optimize.probed import condition_columns, indexes_of
 from weft.optimize.slices import slice_sides, weave_slices
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of, words_for
-from weft.plan.expression import Column, to_sql
+from weft.plan.expression import Column
+from weft.plan.identity import identity
 from weft.plan.key import Index, Key, StoreId, is_exact, key_text
 from weft.plan.probes import NO_PROBES, TIME_ROUTE, Input, ProbeForest, inputs_of
 from weft.plan.query import BoundQuery, KeyPair
@@ -186,8 +187,8 @@ class _StoreDraft:
 
 
 def _equality(query: BoundQuery, pair: KeyPair) -> Equality:
-    left, right = query.relations
-    return tuple(sorted(((left.stream, left.role, to_sql(pair.left)), (right.stream, right.role, to_sql(pair.right)))))
+    sides = zip(query.relations, (pair.left, pair.right), strict=True)
+    return tuple(sorted((relation.stream, relation.role, identity(key)) for relation, key in sides))
 
 
 def _edge_order(item: tuple[tuple[Side, Side], Slots]) -> tuple[object, ...]:

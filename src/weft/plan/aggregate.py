@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from weft.plan.expression import Expression, to_sql
+from weft.plan.expression import Expression
+from weft.plan.identity import identity
 from weft.plan.types import DataType
 
 SEPARATOR = "\x1f"
@@ -31,7 +32,7 @@ class Function(StrEnum):
     APPROX_DISTINCT = "approx_distinct"
     """Estimated from a HyperLogLog sketch: the same for any order and batching of the rows."""
     QUANTILE = "quantile"
-    """Estimated from a histogram with logarithmic buckets; `parameter` is the fraction, from 0 to 1."""
+    """A value of the group, found by a histogram with logarithmic buckets; `parameter` is the fraction, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,13 @@ class Call:
     @property
     def argument(self) -> str:
         """The text of its arguments: calls of equal functions and texts accumulate the same."""
-        return SEPARATOR.join("" if argument is None else to_sql(argument) for argument in self.arguments)
+        return SEPARATOR.join("" if argument is None else identity(argument) for argument in self.arguments)
 
     @property
     def id(self) -> str:
-        """Equal calls have an equal id."""
-        return SEPARATOR.join((self.function, self.argument, "" if self.parameter is None else repr(self.parameter)))
+        """Equal calls have an equal id: one sum as bigint and as decimal are two calls."""
+        parameter = "" if self.parameter is None else repr(self.parameter)
+        return SEPARATOR.join((self.function, self.argument, parameter, self.result.ddl()))
 
 
 @dataclass(frozen=True, slots=True)

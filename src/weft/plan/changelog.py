@@ -35,6 +35,21 @@ class QueryRecord:
     ended: int | None = None
     """First batch whose rows it no longer sees."""
     error: str = ""
+    stores: tuple[str, ...] = ()
+    """Ids of the stores its rows and cells are in, as they were when it was created."""
+    lanes: str = ""
+    """An id of what its cells count, sum and so on."""
+    source: str = ""
+    """Under which id the result log has its rows."""
+    streams: tuple[str, ...] = ()
+    """Streams that it reads."""
+    resumed: int | None = None
+    """Event time from which it goes on, if a watermark was set back: windows that begin earlier are not reported."""
+
+    @property
+    def windows_from(self) -> int | None:
+        """Where its first window may begin; None = anywhere."""
+        return max((time for time in (self.start, self.resumed) if time is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +76,17 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One atomic entry of a changelog: queries created and dropped together."""
+    """One atomic entry of a changelog: queries created and dropped together, or watermarks set back."""
 
     batch: int
     created: tuple[QueryRecord, ...]
     dropped: tuple[QueryId, ...]
     failed: tuple[Failure, ...] = ()
     """Of those dropped, the ones whose rows could not be read."""
+    declared: tuple[str, ...] = ()
+    """Streams that were declared; their declarations have files of their own."""
+    watermarks: tuple[tuple[str, int], ...] = ()
+    """Streams whose watermark is set back, and to which event time."""
 
 
 def slots_of(slots: Iterable[int]) -> Slots:

@@ -7,6 +7,7 @@ coercions: the arguments of a comparison or arithmetic call have one type.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -19,12 +20,13 @@ Value = bool | int | float | str | bytes | Decimal | date | datetime | None
 
 # What a Call may name. Arguments of comparisons and arithmetic have one and the same type.
 #   eq ne lt le gt ge eq_null_safe(<=>)   in(value, literal, ...)   like(value, Literal pattern[, Literal escape])
+#   rlike(value, Literal pattern): a pattern that `plan/pattern.py` takes
 #   and or (n-ary, three-valued) not      is_null is_not_null       starts_with ends_with contains
 #   add sub mul (ANSI: overflow raises)   div (double / double)     int_div mod (raise on zero)   neg abs
 #   case(cond, value, cond, value, ..., else)   coalesce   cast (to Call.type)   length (characters)
 #   year month day hour minute second (of date or timestamp, in UTC)
 FUNCTIONS = frozenset(
-    "eq ne lt le gt ge eq_null_safe in like and or not is_null is_not_null starts_with ends_with contains "
+    "eq ne lt le gt ge eq_null_safe in like rlike and or not is_null is_not_null starts_with ends_with contains "
     "add sub mul div int_div mod neg abs case coalesce cast length year month day hour minute second".split()
 )
 
@@ -66,6 +68,12 @@ class Opaque:
     columns: tuple[str, ...]
     type: DataType | None = None
 
+
+OWN_FUNCTIONS = {
+    name: f"weft_{name}"
+    for name in "like rlike regexp_extract regexp_substr regexp_instr regexp_replace regexp_count split".split()
+}
+"""Functions that weft registers with Spark, because Spark's own of that name may take time without bound."""
 
 Expression = Column | Literal | Call | Opaque
 
@@ -158,6 +166,11 @@ def to_sql(expression: Expression) -> str:
             return _literal_sql(expression)
         case Opaque(sql=sql):
             return f"({sql})"
+        case Call(name="like", args=(value, Literal() as pattern, *escape)):
+            mark = str(escape[0].value) if escape and isinstance(escape[0], Literal) else None
+            return like_sql(to_sql(value), str(pattern.value), mark)
+        case Call(name="rlike", args=(value, pattern)):
+            return f"{OWN_FUNCTIONS['rlike']}({to_sql(value)}, {to_sql(pattern)})"
         case Call(name=name, args=args, type=type_):
             return _call_sql(name, [to_sql(arg) for arg in args], type_)
         case _:
@@ -170,8 +183,24 @@ def quote(name: str) -> str:
 
 
 def quote_string(text: str) -> str:
-    """A Spark string literal of exactly this text."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """A Spark string literal of exactly this text; no `${`, which Spark would take for one of its variables."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{").replace("\0", "\\u0000")
+    return f"'{escaped}'"
+
+
+def like_sql(value: str, pattern: str, escape: str | None = None) -> str:
+    """LIKE for Spark. Spark matches a pattern by going back to the last wildcard: time grows with the length of the
+    text to the power of their number, so patterns with several are matched by weft's own function."""
+    text, mark = quote_string(pattern), quote_string(escape or "\\")
+    if backtracks(pattern, escape or "\\"):
+        return f"{OWN_FUNCTIONS['like']}({value}, {text}, {mark})"
+    return f"({value} LIKE {text})" if escape is None else f"({value} LIKE {text} ESCAPE {mark})"
+
+
+def backtracks(pattern: str, escape: str) -> bool:
+    """Whether a LIKE pattern has two `%` or more that a matcher would have to try out against each other."""
+    plain = re.sub(re.escape(escape) + ".", "x", pattern, flags=re.DOTALL)
+    return len(re.findall("%+", plain.rstrip("%"))) > 1
 
 
 def _call_sql(name: str, args: list[str], type_: DataType) -> str:
@@ -188,9 +217,6 @@ def _call_sql(name: str, args: list[str], type_: DataType) -> str:
             return f"({args[0]} IS NOT NULL)"
         case "in":
             return f"({args[0]} IN ({', '.join(args[1:])}))"
-        case "like":
-            escape = f" ESCAPE {args[2]}" if len(args) > 2 else ""
-            return f"({args[0]} LIKE {args[1]}{escape})"
         case "case":
             pairs = zip(args[:-1:2], args[1:-1:2], strict=True)
             body = " ".join(f"WHEN {condition} THEN {value}" for condition, value in pairs)

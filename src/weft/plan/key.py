@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NewType
 
-from weft.plan.expression import Column, Expression, to_sql
+from weft.plan.expression import Column, Expression
+from weft.plan.identity import identity
 from weft.plan.types import FLOATS, INTEGERS, DataType, Kind
 
 StoreId = NewType("StoreId", str)
@@ -24,7 +25,7 @@ def content_id(*parts: str) -> str:
 
 def key_text(key: Key) -> str:
     """Identity of a key: the text of its expressions."""
-    return ", ".join(to_sql(part) for part in key)
+    return ", ".join(identity(part) for part in key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Index:
 
 def key_column(part: Expression) -> str:
     """The bucket column that holds a key part: the stream's own where it is one."""
-    return part.name if isinstance(part, Column) else "weft#k:" + to_sql(part)
+    return part.name if isinstance(part, Column) else "weft#k:" + identity(part)
 
 
 def is_exact(types: tuple[DataType, ...]) -> bool:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from weft.plan.changelog import Slots
-from weft.plan.expression import Call, Column, Expression, columns_of, to_sql
+from weft.plan.expression import Call, Column, Expression, columns_of
+from weft.plan.identity import identity
 from weft.plan.key import Index, Key, StoreId, content_id, key_text
 from weft.plan.query import BoundQuery
 from weft.plan.types import BIGINT
@@ -81,7 +82,7 @@ class Comparison:
     @property
     def text(self) -> str:
         """Identity."""
-        return f"{'+'.join(each.text for each in self.inputs)}: {to_sql(self.expression)}"
+        return f"{'+'.join(each.text for each in self.inputs)}: {identity(self.expression)}"
 
     def sides(self) -> tuple[str, Expression, Expression] | None:
         """Operator and sides if it compares a value of its first input with one of its second."""

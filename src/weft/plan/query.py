@@ -65,13 +65,15 @@ class Output:
 
     `sql` is Spark SQL over the columns of a matched combination, each named `<relation index>.<column>` and
     backquoted, and `window_start` / `window_end`. `source` is set when the output is just such a column.
-    `type` is None where only Spark can tell.
+    `type` is None where only Spark can tell. A `doubtful` one may convert text in a way that is not
+    allowed, to a time by the clock for example: Spark is asked before the query is accepted.
     """
 
     name: str
     sql: str
     type: DataType | None
     source: str | None = None
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)

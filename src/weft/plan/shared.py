@@ -107,7 +107,8 @@ class SliceSide:
 
 @dataclass(frozen=True, slots=True)
 class SliceFamily:
-    """Queries whose predicates read the same columns; `windows` (size, slide) and `gap` in microseconds."""
+    """Queries whose predicates read the same columns; `windows` (size, slide), `gap` and `cuts`, by which sessions are
+    cut, in microseconds."""
 
     slots: Slots
     columns: tuple[str, ...]
@@ -115,6 +116,7 @@ class SliceFamily:
     gap: int | None
     accumulators: tuple[tuple[Function, Expression], ...] = ()
     """What its queries accumulate."""
+    cuts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class FrameSource:
 Source = FileSource | FrameSource
 
 IDLE_TIMEOUT = timedelta(minutes=5)
+MAX_AHEAD = timedelta(hours=1)
+"""What a stream gets that says nothing else, as in Kafka: clocks differ by less, and wrong units by more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +54,15 @@ class Stream:
     source: Source
     idle_timeout: timedelta = IDLE_TIMEOUT
     """Without rows for so long, a stream no longer holds back the windows of its queries over other streams too."""
+    max_ahead: timedelta | None = None
+    """Rows with an event time farther ahead of the driver's clock are set aside and counted; None: none are."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What whoever declares it should know."""
+        if self.lateness:
+            return ()
+        return (
+            f'stream "{self.name}" has lateness 0: a row older than the newest one of an earlier batch is dropped as '
+            "late. If several producers write to it, or rows are not in order, declare a lateness.",
+        )

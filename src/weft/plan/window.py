@@ -43,13 +43,25 @@ class Unbounded:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Rows of one group (or join key) that are closer than `gap` belong together: [first, last + gap)."""
+    """Rows of one group (or join key) that are closer than `gap` belong together: [first, last + gap).
+
+    With a `longest`, a session that goes on at a multiple of it (since 1970) ends there: rows before and after that
+    are never of one session, and no session is longer.
+    """
 
     gap: timedelta
+    longest: timedelta | None = None
 
     def __post_init__(self) -> None:
         if self.gap <= timedelta(0):
             raise ValueError("session gap must be positive")
+        if self.longest is not None and self.longest < self.gap:
+            raise ValueError("the longest session must not be shorter than the gap")
+
+    @property
+    def cut(self) -> int | None:
+        """Every so many microseconds sessions are cut; None: never."""
+        return None if self.longest is None else to_micros(self.longest)
 
 
 Window = Sliding | Range | Unbounded | Session
@@ -99,8 +111,9 @@ def window_text(window: Window) -> str:
             return f"[RANGE {duration_text(size)}]"
         case Unbounded():
             return "[UNBOUNDED]"
-        case Session(gap=gap):
-            return f"[SESSION {duration_text(gap)}]"
+        case Session(gap=gap, longest=longest):
+            most = "" if longest is None else f" MAX {duration_text(longest)}"
+            return f"[SESSION {duration_text(gap)}{most}]"
 
 
 _UNITS = (("DAYS", 86_400_000_000), ("HOURS", 3_600_000_000), ("MINUTES", 60_000_000), ("SECONDS", 1_000_000),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -15,20 +14,19 @@ from weft.kernels.bitset import column_of
 from weft.kernels.cells import LAST, Cells, concat, only_groups, reduce_lanes
 from weft.kernels.close import (
     Closing,
-    SessionQuery,
     WindowMerger,
-    close_sessions,
     closing_wholes,
     closing_windows,
-    ended_sessions,
     in_closing_order,
-    join_sessions,
     one_bit_sets,
 )
 from weft.kernels.pair_cells import PairPlan, Side, Windows, link_groups, pair_cells
+from weft.kernels.sessions import SessionQuery, close_sessions, join_sessions
 from weft.kernels.words import Flags, Longs
-from weft.plan.expression import to_sql
+from weft.plan.identity import identity
 from weft.plan.key import StoreId
+from weft.plan.window import to_micros
+from weft.runtime.session_cells import SessionCells
 from weft.runtime.slice_state import load_cells
 from weft.runtime.task import AggregateClose, BatchTask, Program
 from weft.runtime.watermark import advance, closed_until
@@ -60,11 +58,12 @@ def window_limits(program: Program, task: BatchTask, newest: Mapping[str, int]) 
     """Which windows end in this batch, per set of streams."""
     streams = {name: tag.stream for name, tag in program.streams.items()}
     watermarks = advance(streams, task.watermarks, newest)
-    idle = task.idle - newest.keys()
-    return {
-        names: Limits(task.closed.get(names), closed_until(names, watermarks, idle=idle, before=task.closed.get(names)))
-        for names in program.window_streams()
-    }
+    lateness = {name: to_micros(stream.lateness) for name, stream in streams.items()}
+    idle, found = task.idle - newest.keys(), {}
+    for names in program.window_streams():
+        before = task.closed.get(names)
+        found[names] = Limits(before, closed_until(names, watermarks, idle=idle, before=before, lateness=lateness))
+    return found
 
 
 class SliceReader:
@@ -73,28 +72,22 @@ class SliceReader:
     def __init__(self, program: Program, task: BatchTask, partition: int, buckets: Sequence[Bucket]) -> None:
         self._program, self._task, self._partition = program, task, partition
         self._buckets = buckets
-        self._known: dict[StoreId, tuple[list[Bucket], list[Cells]]] = {}
+        self.sessions = SessionCells(program, task, partition, buckets)
         self._mergers: dict[StoreId, WindowMerger | None] = {}
 
     def merger(self, store: StoreId) -> WindowMerger | None:
         """What closes windows of a store; None if it has no cells. One for all aggregates that use it."""
         if store not in self._mergers:
-            wanted = {to_sql(part): slots for part, slots in self._program.slices[store].users.items()}
-            parts = [cells for _, cells in self.parts(store)]
+            wanted = {identity(part): slots for part, slots in self._program.slices[store].users.items()}
+            parts = self._cells(store)
             self._mergers[store] = WindowMerger(parts, wanted) if parts else None
         return self._mergers[store]
 
-    def parts(self, store: StoreId) -> list[tuple[Bucket, Cells]]:
-        """The cells of a store by bucket; a bucket may have several parts."""
-        if store not in self._known:
-            side = self._program.slices[store].store.side
-            buckets, cells = list[Bucket](), list[Cells]()
-            for bucket in (bucket for bucket in self._buckets if bucket.store == store):
-                for part in load_cells(self._program, self._task, self._partition, buckets=[bucket], side=side):
-                    buckets.append(bucket)
-                    cells.append(part)
-            self._known[store] = (buckets, cells)
-        return list(zip(*self._known[store], strict=True))
+    def _cells(self, store: StoreId) -> list[Cells]:
+        """The cells of a store, by part of a bucket."""
+        side = self._program.slices[store].store.side
+        buckets = [bucket for bucket in self._buckets if bucket.store == store]
+        return load_cells(self._program, self._task, self._partition, buckets=buckets, side=side)
 
 
 def close_windows(
@@ -150,11 +143,12 @@ def _close(each: AggregateClose, reader: SliceReader, limits: Limits, closed: Cl
             else:
                 yield from _close_pairs(ready, closings, each.pairs)
     if each.sessions:
-        parts = [reader.parts(store) for store in stores]
+        due = reader.sessions.due(stores, each.sessions, after=limits.after, upto=limits.upto)
+        closed.open |= due.open
         if len(stores) == 1:
-            yield from _close_sessions(parts[0], each.sessions, limits, closed)
+            yield from _close_sessions(due.sides[0], each.sessions, limits, closed)
         else:
-            yield from _close_session_pairs(parts, each, limits, closed)
+            yield from _close_session_pairs(due.sides, each, limits, closed)
 
 
 def _may_close(each: AggregateClose, limits: Limits) -> bool:
@@ -234,15 +228,16 @@ def _close_session_pairs(
             [links[n][cells.group[rows]] for n, (cells, rows) in enumerate(zip(sides, mine, strict=True))],
             [cells.slices[rows] for cells, rows in zip(sides, mine, strict=True)],
             [cells.lanes[LAST][rows] for cells, rows in zip(sides, mine, strict=True)],
-            query.gap,
+            query,
         )
-        over, ended = ended_sessions(sessions.ends, query.gap, after=limits.after, upto=limits.upto)
+        over, ended = query.ended(sessions, after=limits.after, upto=limits.upto)
         for flags, rows, session in zip(still_open, mine, sessions.numbers, strict=True):
             flags[rows[~over[session]]] = True
         if len(sides) < 2:  # nothing joins, but a session that goes on may still meet rows of the other side
             continue
         pair = [_session_side(sides[n], mine[n], sessions.numbers[n], ended) for n in (0, 1)]
-        made = pair_cells(pair[0], pair[1], each.pairs[query.slot], Windows(sessions.begins, sessions.ends))
+        windows = Windows(sessions.begins, query.last_times(sessions))
+        made = pair_cells(pair[0], pair[1], each.pairs[query.slot], windows)
         if made is not None:
             yield replace(made, sets=one_bit_sets((query.slot,), sides[0].sets.shape[1]))
     for number, flags in zip(filled, still_open, strict=True):
@@ -271,5 +266,5 @@ def _write(each: AggregateClose, task: BatchTask, partition: int, made: Sequence
     cells = concat(made)
     cells = only_groups(cells)
     path = task.new_file(f"w{partition}")
-    size = write_slices(Path(task.data) / path, [cells], epoch=task.batch, words=cells.sets.shape[1])
-    return WindowResult(path, each.aggregate.id, len(cells), size)
+    file = write_slices(task.data, path, [cells], epoch=task.batch, words=cells.sets.shape[1])
+    return WindowResult(file.path, each.aggregate.id, len(cells), file.bytes)

@@ -56,13 +56,15 @@ class CombinedCells:
         rows, starts, sets = self._by_window(tag, found)
         if len(rows) == 0:
             return
-        columns = {TIME: pa.array(starts)} | member_columns(tag.slices, tag.inputs, found.take(rows), self._parts)
-        batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-        report = TagReport(tag.slices.store.side.stream)
-        cells = accumulate(Tagged(self._program, self._task, report, batch, starts, sets), tag.slices)
-        self.failures |= report.failures
-        if cells is not None:
-            self._cells.setdefault(tag.slices.store.id, []).append(cells)
+        for piece, values in member_columns(tag.slices, tag.inputs, found.take(rows), self._parts):
+            columns = {TIME: pa.array(starts[piece])} | values
+            batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+            report = TagReport(tag.slices.store.side.stream)
+            tagged = Tagged(self._program, self._task, report, batch, starts[piece], sets[piece])
+            cells = accumulate(tagged, tag.slices)
+            self.failures |= report.failures
+            if cells is not None:
+                self._cells.setdefault(tag.slices.store.id, []).append(cells)
 
     def _by_window(self, tag: CombinedTag, found: Combinations) -> tuple[Array, Array, Array]:
         """Combinations by number, once for each of the windows that hold them; beginnings, and who has such windows."""
@@ -107,16 +109,22 @@ def _pieces(found: Combinations, tag: CombinedTag) -> Iterator[Combinations]:
 
 def member_columns(
     slices: SliceTag, inputs: Sequence[Input], found: Combinations, parts: RowParts
-) -> dict[str, pa.Array]:
-    """The columns of combinations that keys and arguments read, each of its own type even where it is missing."""
-    wanted = {part.name: part for each in slices.users for part in parts_of(each) if isinstance(part, Column)}
-    columns = {}
-    for owner, member in zip(inputs, found.members, strict=True):
-        for name, column in wanted.items():
-            if (own := _own_name(owner, name)) is not None:
-                values, type_ = parts.column(member, own), arrow_type(column.type)
+) -> Iterator[tuple[slice, dict[str, pa.Array]]]:
+    """The columns of combinations that keys and arguments read, each of its own type even where it is missing; so many
+    combinations at a time that they are of bounded size."""
+    names = {part.name: part for each in slices.users for part in parts_of(each) if isinstance(part, Column)}
+    wanted = [
+        (member, [(own, name) for name in names if (own := _own_name(owner, name)) is not None])
+        for owner, member in zip(inputs, found.members, strict=True)
+    ]
+    for piece in parts.cut([(member, [own for own, _ in mine]) for member, mine in wanted]):
+        rows, columns = np.arange(piece.start, piece.stop), {}
+        for member, mine in wanted:
+            some = member if len(rows) == len(found) else member.take(rows)
+            for own, name in mine:
+                values, type_ = parts.column(some, own), arrow_type(names[name].type)
                 columns[name] = values if values.type == type_ else values.cast(type_)
-    return columns
+        yield piece, columns
 
 
 def _own_name(owner: Input, name: str) -> str | None:

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from weft.runtime.row_parts import RowParts, by_part
-from weft.state.bucket import PartView, bucket_schema, write_bucket
+from weft.state.bucket import PartView, bucket_schema
 from weft.state.combination import Combinations, Member
+from weft.state.files import Written, write_file
 from weft.state.segment import PartRef
 
 Array = np.ndarray[Any, Any]
@@ -29,11 +30,12 @@ def used_rows(count: int, rows: Sequence[Array]) -> tuple[Array, Array | None]:
     return kept, (np.cumsum(used) - 1).astype(np.int32) if len(kept) * SPARSE < count else None
 
 
-def copy_rows(path: Path, view: PartView, kept: Array) -> None:
+def copy_rows(folder: str | Path, name: str, view: PartView, kept: Array) -> Written:
     """A bucket of just these rows; indexes are of no use to readers and are left out."""
-    names = [name for name in view.rows.schema.names if not name.startswith(("weft#h", "weft#r", "weft#k"))]
-    rows = view.rows.select(names).take(pa.array(kept))
-    write_bucket(path, bucket_schema(rows.schema, epoch=view.epoch, words=view.sets.shape[1]), [rows])
+    columns = [column for column in view.rows.schema.names if not column.startswith(("weft#h", "weft#r", "weft#k"))]
+    rows = view.rows.select(columns).take(pa.array(kept))
+    schema = bucket_schema(rows.schema, epoch=view.epoch, words=view.sets.shape[1])
+    return write_file(folder, name, schema, [rows])
 
 
 def with_copies(found: Combinations, parts: RowParts, data: str, *, base: str) -> Combinations:
@@ -49,9 +51,8 @@ def with_copies(found: Combinations, parts: RowParts, data: str, *, base: str) -
         view = parts.view(number)
         kept, numbers = used_rows(view.rows.num_rows, some)
         if numbers is not None:
-            path = f"{base}-{len(moved)}.rows.arrow"
-            copy_rows(Path(data) / path, view, kept)
-            moved[number] = parts.number(PartRef(path, 0)), numbers
+            copy = copy_rows(data, f"{base}-{len(moved)}.rows.arrow", view, kept)
+            moved[number] = parts.number(PartRef(copy.path, 0)), numbers
     members = []
     for member, mine in zip(found.members, places, strict=True):
         part, row = member.part.copy(), member.row.copy()

@@ -1,22 +1,23 @@
-"""Source files → Arrow tables of the declared schema, decoded by Arrow instead of Spark's row readers."""
+"""Source files → pieces of Arrow rows of the declared schema, decoded by Arrow instead of Spark's row readers."""
 
 from __future__ import annotations
 
 import csv
-import json
-import shutil
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+import os
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
-import pyarrow.parquet
 
 from weft.errors import BadFile
-from weft.kernels.payload_types import fits, payload_type
 from weft.plan.stream import FileSource, Format, Stream
-from weft.plan.types import Field
+from weft.runtime.conform import NOT_THE_FILES, BadRow, Misfit, Wanted, first_line
+from weft.runtime.decode_binary import arrow_tables, binary_tables, parquet_tables
+from weft.runtime.decode_text import csv_tables, json_tables, sample_csv, sample_json
+from weft.runtime.pieces import BYTES_AT_ONCE, ROWS_AT_ONCE, Piece, cut_pieces
+from weft.runtime.quarantine import ROWS_KEPT, Quarantine, unavailable
+
+MOST_BAD_ROWS = 10_000
+"""Of a file: with more of them it is set aside as a whole."""
 
 
 def local_path(url: str) -> str:
@@ -24,209 +25,202 @@ def local_path(url: str) -> str:
     return "/" + url.removeprefix("file:").lstrip("/") if url.startswith("file:") else url
 
 
-def read_files(
-    stream: Stream, urls: Iterable[str], *, columns: Sequence[str], quarantine: str
-) -> tuple[pa.Table, tuple[str, ...]]:
-    """The rows of some files of a stream and the files set aside.
+def read_pieces(
+    stream: Stream,
+    urls: Iterable[str],
+    *,
+    columns: Sequence[str],
+    quarantine: str,
+    rows: int = ROWS_AT_ONCE,
+    checked: bool = False,
+) -> Iterator[Piece]:
+    """The rows of some files of a stream, in pieces of at most so many rows; the last piece may be empty, and says what
+    was set aside.
 
-    A file that cannot be read as the stream's schema is copied to quarantine and left out, or fails the batch if the
-    stream says so: one bad file must not hold up every query.
+    A row that cannot be read as declared is set aside, and so is a file none of whose rows can be, or that is corrupt
+    itself; if the stream says so (`on_bad_file`), either fails the batch instead. A file that cannot be opened or read
+    fails the batch (SourceUnavailable): it may be there again later. With `checked` no piece is ever void: a file that
+    is larger than a piece is read once more before.
     """
-    source = stream.source
-    assert isinstance(source, FileSource)
-    wanted = [field for field in stream.schema if field.name in set(columns)]
-    tables, bad = [], []
+    names = frozenset(columns)
+    wanted = Wanted(tuple(field for field in stream.schema if field.name in names), stream.time)
+    aside, held = _Aside(stream, quarantine), _Held(rows)
     for url in urls:
-        path = local_path(url)
+        file, large = _File(stream, local_path(url), wanted), False
         try:
-            tables.append(read_file(source, path, wanted))
+            for table, more in file.pieces(rows, checked=checked):
+                large |= more
+                if large:
+                    yield Piece(stream.name, table, more=more)
+                else:
+                    held.add(table)
         except BadFile as error:
-            if source.on_bad_file == "fail":
-                raise
-            _set_aside(Path(path), Path(quarantine) / stream.name, error)
-            bad.append(f"{path}: {error.detail}")
-    empty = pa.schema([(field.name, _type_of(field) or pa.null()) for field in wanted]).empty_table()
-    return (pa.concat_tables(tables) if tables else empty), tuple(bad)
+            aside.put_file(file.path, error)
+            if large:
+                yield Piece(stream.name, wanted.empty(), void=True)
+        else:
+            aside.put_rows(file)
+        yield from (Piece(stream.name, table) for table in held.full())
+    aside.finish()
+    *tables, last = held.rest() or [wanted.empty()]
+    yield from (Piece(stream.name, table) for table in tables)
+    yield Piece(stream.name, last, tuple(aside.files), aside.rows)
 
 
-def read_file(source: FileSource, path: str, wanted: Sequence[Field]) -> pa.Table:
-    """The wanted columns of one file, in the declared types."""
-    return _guarded(source, path, lambda: _conform(_decode(source, path, wanted), wanted))
+def sample_file(source: FileSource, path: str, *, stream: str = "") -> pa.Table:
+    """Some rows from the beginning of a file, all columns in the types they are found with."""
+    return next(_guarded(source, path, stream, _sample(source, path)))
 
 
-def decode_file(source: FileSource, path: str) -> pa.Table:
-    """All columns of one file, in the types they are found with."""
-    return _guarded(source, path, lambda: _decode(source, path, None))
-
-
-def _guarded(source: FileSource, path: str, read: Callable[[], pa.Table]) -> pa.Table:
-    try:
-        return read()
-    except FileNotFoundError as error:
-        raise BadFile(f'file "{path}" is gone', detail="It was removed before it was read.") from error
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise BadFile(
-            f'file "{path}" cannot be read as {source.format.value}',
-            detail=detail,
-            hint="Repair it and add it again under another name; a copy is in the quarantine folder.",
-        ) from error
-
-
-def _decode(source: FileSource, path: str, wanted: Sequence[Field] | None) -> pa.Table:
+def _sample(source: FileSource, path: str) -> Iterator[pa.Table]:
     match source.format:
         case Format.PARQUET:
-            with pa.parquet.ParquetFile(path, memory_map=True) as file:
-                names = None if wanted is None else _match_names(file.schema_arrow.names, wanted)
-                return file.read(columns=names, use_threads=False)
+            yield next(parquet_tables(path, None))
         case Format.ARROW:
-            with pa.memory_map(path) as data:
-                try:
-                    return pa.ipc.open_file(data).read_all()
-                except pa.ArrowInvalid:
-                    data.seek(0)
-                    return pa.ipc.open_stream(data).read_all()
+            empty, *some = (table for table, _ in zip(arrow_tables(path, None), range(2), strict=False))
+            yield some[0] if some else empty
         case Format.JSON:
-            return _decode_json(path, wanted)
+            yield sample_json(path)
         case Format.CSV:
-            return _decode_csv(path, wanted, dict(source.options))
+            yield sample_csv(path, dict(source.options))
 
 
-def _spelled(present: Sequence[str], wanted: Sequence[Field] | None) -> pa.Schema:
-    """Types for text formats: what is declared is parsed as declared, under the names the file has for it."""
-    lowered = {name.lower(): name for name in present}
-    fields = [(field, _type_of(field)) for field in wanted or ()]
-    return pa.schema(
-        [(f.name if f.name in present else lowered.get(f.name.lower(), f.name), t) for f, t in fields if t is not None]
+class _File:
+    """One file while it is read, and what cannot be read of it."""
+
+    def __init__(self, stream: Stream, path: str, wanted: Wanted) -> None:
+        assert isinstance(stream.source, FileSource)
+        self._source, self._stream, self._wanted = stream.source, stream.name, wanted
+        self.path = path
+        self.bad: list[BadRow] = []
+        """The first of the bad rows."""
+        self.bad_count = 0
+
+    def pieces(self, rows: int, *, checked: bool) -> Iterator[tuple[pa.Table, bool]]:
+        """The file in pieces, each with whether more follow; the last one comes when the whole file was read.
+
+        If it is `checked`, the first one does, too.
+        """
+        pieces = cut_pieces(self._tables(), rows)
+        piece, following = next(pieces, None), next(pieces, None)
+        if checked and following is not None:
+            for _ in pieces:
+                pass
+            pieces = cut_pieces(self._tables(), rows)
+            piece, following = next(pieces, None), next(pieces, None)
+        while following is not None:
+            yield piece, True
+            piece, following = following, next(pieces, None)
+        if piece is not None:
+            yield piece, False
+
+    def _tables(self) -> Iterator[pa.Table]:
+        self.bad, self.bad_count, good = [], 0, 0
+        for table in _guarded(self._source, self.path, self._stream, self._decoded()):
+            good += table.num_rows
+            yield table
+        if self.bad_count and not good:
+            raise _bad_file(self._source, self.path, f"{self.bad[0].place}: {self.bad[0].reason}")
+
+    def _decoded(self) -> Iterator[pa.Table]:
+        match self._source.format:
+            case Format.PARQUET:
+                return binary_tables(parquet_tables(self.path, self._wanted), self._wanted, self._set_aside)
+            case Format.ARROW:
+                return binary_tables(arrow_tables(self.path, self._wanted), self._wanted, self._set_aside)
+            case Format.JSON:
+                return json_tables(self.path, self._wanted, self._set_aside)
+            case Format.CSV:
+                return csv_tables(self.path, self._wanted, dict(self._source.options), self._set_aside)
+
+    def _set_aside(self, row: BadRow) -> None:
+        self.bad_count += 1
+        if len(self.bad) < ROWS_KEPT:
+            self.bad.append(row)
+        first = self.bad[0]
+        if self._source.on_bad_file == "fail":
+            raise _bad_file(self._source, self.path, f"{first.place}: {first.reason}")
+        if self.bad_count > MOST_BAD_ROWS:
+            detail = f"More than {MOST_BAD_ROWS} rows cannot be read; {first.place}: {first.reason}"
+            raise _bad_file(self._source, self.path, detail)
+
+
+def _guarded(source: FileSource, path: str, stream: str, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same tables; an error is the file's own fault (BadFile) only if the file could be read."""
+    try:
+        if source.format in (Format.PARQUET, Format.ARROW) and os.stat(path).st_size == 0:
+            raise Misfit("the file is empty")
+        yield from tables
+    except NOT_THE_FILES as error:
+        raise unavailable(path, stream, error) from error
+    except OSError as error:
+        if error.errno is not None:  # Arrow's decoders raise OSError for corrupt data, but without a number
+            raise unavailable(path, stream, error) from error
+        raise _bad_file(source, path, first_line(error)) from error
+    except (Misfit, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
+        raise _bad_file(source, path, first_line(error)) from error
+
+
+def _bad_file(source: FileSource, path: str, detail: str) -> BadFile:
+    return BadFile(
+        f'file "{path}" cannot be read as {source.format.value}',
+        detail=detail,
+        hint="Repair it and add it again under another name; a copy is in the quarantine folder.",
     )
 
 
-def _as_text(schema: pa.Schema) -> pa.Schema:
-    """Dates and times are read as text first: Arrow's readers do not take all that ISO 8601 allows."""
-    return pa.schema([(f.name, pa.string() if pa.types.is_temporal(f.type) else f.type) for f in schema])
+class _Held:
+    """Rows of files that were read wholly, until they are enough for a piece."""
+
+    def __init__(self, rows: int) -> None:
+        self._most = rows
+        self._tables: list[pa.Table] = []
+        self._rows = self._bytes = 0
+
+    def add(self, table: pa.Table) -> None:
+        self._tables.append(table)
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+
+    def full(self) -> list[pa.Table]:
+        """Whole pieces; what is too little for one stays."""
+        if self._rows < self._most and self._bytes < BYTES_AT_ONCE:
+            return []
+        *full, last = self.rest()
+        self.add(last)
+        return full
+
+    def rest(self) -> list[pa.Table]:
+        """All pieces; the last one may be small."""
+        tables = list(cut_pieces(self._tables, self._most))
+        self._tables, self._rows, self._bytes = [], 0, 0
+        return tables
 
 
-def _decode_json(path: str, wanted: Sequence[Field] | None) -> pa.Table:
-    schema = _as_text(_spelled(_json_names(path), wanted))
-    if Path(path).stat().st_size == 0:
-        return schema.empty_table()
-    options = pa.json.ParseOptions(explicit_schema=schema) if wanted is not None else None
-    table = pa.json.read_json(path, read_options=pa.json.ReadOptions(use_threads=False), parse_options=options)
-    for field in schema:
-        if field.name not in table.column_names:
-            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
-    table.validate(full=True)
-    return table
+class _Aside:
+    """What is set aside of a stream."""
 
+    def __init__(self, stream: Stream, quarantine: str) -> None:
+        assert isinstance(stream.source, FileSource)
+        self._fails = stream.source.on_bad_file == "fail"
+        self._quarantine = Quarantine(quarantine, stream.name)
+        self.files: list[str] = []
+        self.rows = 0
 
-def _json_names(path: str) -> list[str]:
-    """Names in the first record; what cannot be read here is for the reader to complain about."""
-    with open(path, "rb") as file:
-        line = next((line for line in file if line.strip()), b"{}")
-    try:
-        first = json.loads(line)
-    except ValueError:
-        return []
-    return list(first) if isinstance(first, dict) else []
+    def put_file(self, path: str, error: BadFile) -> None:
+        """Set a file aside, unless that has to fail the batch."""
+        if self._fails:
+            raise error
+        self._quarantine.put_file(path, error)
+        self.files.append(f"{path}: {error.detail}")
 
+    def put_rows(self, file: _File) -> None:
+        """Set the bad rows of a file aside."""
+        if file.bad_count:
+            self._quarantine.put_rows(file.path, file.bad, file.bad_count)
+            self.rows += file.bad_count
 
-def _decode_csv(path: str, wanted: Sequence[Field] | None, options: dict[str, str]) -> pa.Table:
-    separator = options.get("sep", ",")
-    schema = _as_text(_spelled(_csv_names(path, separator), wanted))
-    if Path(path).stat().st_size == 0:
-        return schema.empty_table()
-    convert = pa.csv.ConvertOptions(
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        null_values=[options.get("nullValue", "")],
-        column_types=schema,
-    )
-    return pa.csv.read_csv(
-        path,
-        read_options=pa.csv.ReadOptions(use_threads=False),
-        parse_options=pa.csv.ParseOptions(delimiter=separator),
-        convert_options=convert,
-    )
-
-
-def _csv_names(path: str, separator: str) -> list[str]:
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        return next(csv.reader(file, delimiter=separator), [])
-
-
-def _match_names(present: Sequence[str], wanted: Sequence[Field]) -> list[str]:
-    lowered = {field.name.lower() for field in wanted}
-    return [name for name in present if name.lower() in lowered]
-
-
-def _conform(table: pa.Table, wanted: Sequence[Field]) -> pa.Table:
-    """The wanted columns by name (as Spark: whatever the case), cast where no value can change."""
-    arrays = [_cast(_find(table, field), field) for field in wanted]
-    return pa.table(arrays, names=[field.name for field in wanted])
-
-
-def _find(table: pa.Table, field: Field) -> pa.ChunkedArray:
-    lowered = field.name.lower()
-    found = [table.column(at) for at, name in enumerate(table.column_names) if name.lower() == lowered]
-    if not found:
-        raise pa.ArrowInvalid(f'column "{field.name}" is missing')
-    filled = [column for column in found if column.null_count < len(column)]
-    if len(filled) > 1:
-        raise pa.ArrowInvalid(f'column "{field.name}" is there more than once')
-    return (filled or found)[0]
-
-
-def _type_of(field: Field) -> pa.DataType | None:
-    """The type a column is cast to; None for the rare ones that are taken as they are."""
-    try:
-        return payload_type(field.type)
-    except ValueError:
-        return None
-
-
-def _cast(column: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
-    target = _type_of(field)
-    if target is None or column.type == target:
-        return column
-    try:
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        if _is_text(column.type) and pa.types.is_timestamp(target):
-            return _parse_times(column).cast(target)
-        if not fits(column.type, target) and not (_is_text(column.type) and pa.types.is_date(target)):
-            raise pa.ArrowInvalid("the types do not fit")
-        return column.cast(target)
-    except pa.ArrowException as error:
-        reason = str(error).splitlines()[0]
-        raise pa.ArrowInvalid(f'column "{field.name}" is {column.type}, not {field.type.ddl()}: {reason}') from error
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
-
-
-def _parse_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """ISO 8601 text with or without a zone; without one it is UTC."""
-    try:
-        return column.cast(pa.timestamp("us", "UTC"))
-    except pa.ArrowInvalid:
-        return column.cast(pa.timestamp("us"))
-
-
-def holds_times(column: pa.ChunkedArray) -> bool:
-    """Whether a column of text can be read as instants."""
-    if not _is_text(column.type) or column.null_count == len(column):
-        return False
-    try:
-        _parse_times(column)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _set_aside(path: Path, folder: Path, error: BadFile) -> None:
-    """Keep a copy and the reason: what cannot be read now is not lost."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        shutil.copyfile(path, folder / path.name)
-    (folder / (path.name + ".reason")).write_text(str(error))
+    def finish(self) -> None:
+        """Keep the quarantine within its bounds."""
+        if self.files or self.rows:
+            self._quarantine.trim()

@@ -20,7 +20,8 @@ from weft.kernels.keys import equal_rows
 from weft.kernels.theta import Bound, sortable, theta_pairs, time_bounds
 from weft.kernels.window_table import WindowTable
 from weft.plan.changelog import Slots
-from weft.plan.expression import Expression, to_sql
+from weft.plan.expression import Expression
+from weft.plan.identity import identity
 from weft.plan.probes import Comparison, Equality, Input, Probe, columns_by_input
 from weft.runtime.row_parts import RowParts
 from weft.runtime.store_view import Seen
@@ -73,9 +74,14 @@ class Conditions:
         return found.with_sets(sets)
 
     def _truth(self, found: Combinations, inputs: Sequence[Input], condition: Expression) -> Array:
+        read = columns_by_input(condition, inputs)
+        pieces = self._parts.cut([(found.members[inputs.index(each)], sorted(names)) for each, names in read.items()])
+        if len(pieces) > 1:
+            some = (found.take(np.arange(piece.start, piece.stop)) for piece in pieces)
+            return np.concatenate([self._truth(each, inputs, condition) for each in some])
         columns = {
             each.column(name): self._parts.column(found.members[inputs.index(each)], name)
-            for each, names in columns_by_input(condition, inputs).items()
+            for each, names in read.items()
             for name in sorted(names)
         }
         columns["weft#"] = pa.nulls(len(found), pa.bool_())  # a constant condition, too, has so many rows
@@ -176,9 +182,9 @@ class Hop:
         if comparison not in self._values:
             member = self.left.members[self.probe.members.index(mine)]
             self._values[comparison] = self._sortable(first, mine, member)
-        if to_sql(second) not in values:
-            values[to_sql(second)] = self._sortable(second, other, stored[self.probe.added.index(other)])
-        lefts, rights = self._values[comparison], values[to_sql(second)]
+        if identity(second) not in values:
+            values[identity(second)] = self._sortable(second, other, stored[self.probe.added.index(other)])
+        lefts, rights = self._values[comparison], values[identity(second)]
         if lefts is None or rights is None or lefts[0].dtype != rights[0].dtype:
             return None
         return Bound(lefts[0], rights[0], operator, lefts[1], rights[1])

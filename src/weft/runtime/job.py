@@ -2,124 +2,275 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import Broadcast, TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from weft.errors import BatchCancelled
 from weft.plan.expression import Opaque, quote
 from weft.plan.stream import FileSource
-from weft.runtime.decode import read_files
-from weft.runtime.sources import PATH, STREAM, files_of, is_pattern, rows_of
+from weft.runtime.decode import read_pieces
+from weft.runtime.expression_errors import expression_error
+from weft.runtime.failing import NO_FAILURES, Candidate, Failures, failing
+from weft.runtime.failures import cause_of
+from weft.runtime.frames import in_session
+from weft.runtime.functions import register_functions
+from weft.runtime.listing import spread
+from weft.runtime.pieces import Piece, aside_from_texts, aside_to_texts, cut_pieces
+from weft.runtime.sent import SentProgram, SentTask, sending
 from weft.runtime.stages import probe_stage, probe_stages, tag_stage
+from weft.runtime.tag import rows_at_once
 from weft.runtime.task import BatchTask, Program, StreamTag
+from weft.runtime.worker import Worker, at_work, worker_of
 
 BAD_FILE = "weft#bad"
-REPEATED = "weft: paths may be repeated"
 ITEM = "part int, item binary"
 Batches = Iterable[pa.RecordBatch]
-
-
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """What cannot be computed on the rows of a batch: predicates by their text, and keys by the query's slot."""
-
-    texts: dict[str, str]
-    slots: dict[int, str]
-
-
-NO_FAILURES = Failures({}, {})
+FileGroup = tuple[tuple[str, str], ...]
+"""Files (stream, path) that one task reads."""
+_INTERRUPT = "spark.job.interruptOnCancel"
+_CANCEL_AGAIN = 0.2
 
 
 class BatchRunner:
-    """Runs batches; a program goes to the executors once and stays there until another one takes its place."""
+    """Runs batches, one at a time; a program goes to the executors once and stays there until another takes its
+    place."""
 
     def __init__(self, spark: SparkSession) -> None:
+        register_functions(spark)
         self._spark = spark
-        self._program: Program | None = None
-        self._shared: Broadcast[Program] | None = None
+        self._context = spark.sparkContext
+        self._worker = worker_of(spark)
+        self._programs = SentProgram(self._context)
+        self._turn = threading.Lock()
+        self._tag = f"weft-{uuid4().hex}"
+        self._idle = threading.Event()
+        self._idle.set()
+        self._cancelled = threading.Event()
 
-    def run(self, frame: DataFrame, program: Program, task: BatchTask) -> list[dict[str, Any]]:
-        """Run a batch on Spark; returns what its tasks report."""
-        if self._program is not program or self._shared is None:
-            if self._shared is not None:
-                self._shared.unpersist()
-            self._shared = self._spark.sparkContext.broadcast(program)
-            self._program = program
-        return _run_batch(_Attempt(frame, program, task, self._shared))
+    def run(self, frames: Mapping[str, DataFrame], program: Program, task: BatchTask) -> list[dict[str, Any]]:
+        """Run a batch on Spark with the files of its inputs and the rows of some DataFrames, by stream; returns what
+        its tasks report. Raises BatchCancelled after `cancel`."""
+        with self._turn, self._cancellable(f"batch {task.batch}"), sending(self._context, task) as sent:
+            shared = self._programs.of(program)
+            mine = {name: in_session(frame, self._spark) for name, frame in frames.items()}
+            work = _Work(shared, sent, self._worker)
+            return _run_batch(_Attempt(self._spark, mine, program, task, work, self._cancelled))
+
+    def source_error(self, frame: DataFrame, *, limit: float = 600.0) -> str:
+        """Why the rows of a DataFrame cannot be had, also if they do not come within `limit` seconds; empty if they
+        can. It takes the turn of a batch, and `cancel` breaks it off."""
+        timer = threading.Timer(limit, self.cancel)
+        timer.daemon = True
+        with self._turn:
+            timer.start()
+            try:
+                with self._cancellable("a look at a source"):
+                    frame.write.format("noop").mode("overwrite").save()
+            except BatchCancelled:
+                return "Its rows did not come in good time."
+            except Exception as error:
+                return cause_of(error)
+            finally:
+                timer.cancel()
+        return ""
+
+    def cancel(self, timeout: float = 30.0) -> bool:
+        """Break off the batch that runs, from any thread; True when none runs any more, False if the time was up.
+
+        Jobs of the batch end at once for the driver. A Python worker that does not return is killed by Spark some
+        seconds later (`spark.python.task.killTimeout`). What runs inside Java itself cannot be ended if it never looks
+        whether it should; then the batch ends, but a core of a local Spark stays busy.
+        """
+        deadline = time.monotonic() + timeout
+        if self._idle.is_set():
+            return True
+        self._cancelled.set()
+        while True:  # again and again: the batch may be just about to start its next job
+            self._context.cancelJobsWithTag(self._tag)
+            if self._idle.wait(min(_CANCEL_AGAIN, max(0.0, deadline - time.monotonic()))):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+
+    def close(self) -> None:
+        """Take from Spark what was left there for the next batch; harmless when repeated."""
+        self._programs.close()
+
+    @contextmanager
+    def _cancellable(self, what: str) -> Iterator[None]:
+        """Mark the jobs of this thread so that `cancel` finds them."""
+        self._cancelled.clear()
+        self._idle.clear()
+        interrupt: Any = self._context.getLocalProperty(_INTERRUPT)  # None takes it away again
+        try:
+            self._context.addJobTag(self._tag)
+            self._context.setInterruptOnCancel(True)
+            yield
+        except Exception as error:
+            if not self._cancelled.is_set():
+                raise
+            raise BatchCancelled(
+                f"{what} was cancelled",
+                detail="It was broken off while it ran. Nothing of it was committed.",
+                hint="It is run again when the engine goes on.",
+            ) from error
+        finally:
+            self._idle.set()
+            self._context.removeJobTag(self._tag)
+            self._context.setLocalProperty(_INTERRUPT, interrupt)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What every task of a batch has at hand."""
+
+    shared: Broadcast[Program]
+    sent: SentTask
+    worker: Worker
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
     """One try at running a batch: everything the job is made from."""
 
-    frame: DataFrame
+    spark: SparkSession
+    frames: Mapping[str, DataFrame]
     program: Program
     task: BatchTask
-    shared: Broadcast[Program]
+    work: _Work
+    cancelled: threading.Event
     failures: Failures = NO_FAILURES
-    distinct: bool = False
-    """Whether the paths of files may come more than once."""
+    held: Mapping[str, DataFrame] = field(default_factory=dict)
+    """Rows of streams that Spark holds, so that they are not read again."""
 
-    def files(self, streams: list[str]) -> DataFrame:
-        """Paths of the new files of some streams."""
-        # Without rows of other streams there is nothing to leave out: every step saved is saved in every batch.
-        paths = self.frame if len(streams) == len(self.program.streams) else files_of(self.frame, streams)
-        return paths.distinct() if self.distinct else paths
+    @property
+    def streams(self) -> list[str]:
+        """The streams of which there is something new."""
+        return [*(name for name, files in self.task.inputs.files if files), *self.frames]
+
+    def tasks(self, streams: Sequence[str], work: Callable[[FileGroup], Batches], schema: str) -> DataFrame:
+        """What tasks make of the new files of some streams."""
+        most = self.spark.sparkContext.defaultParallelism
+        tasks = len(_groups(self.program, self.task, streams, most))
+        numbers = self.spark.range(0, tasks, 1, tasks)
+        return numbers.mapInArrow(partial(_group_task, self.work, (streams, most, work)), schema)
+
+    def check(self) -> None:
+        """Raise if the batch is to be broken off."""
+        if self.cancelled.is_set():
+            raise BatchCancelled(f"batch {self.task.batch} was cancelled")
+
+
+def _groups(program: Program, task: BatchTask, streams: Collection[str], most: int) -> tuple[FileGroup, ...]:
+    """The new files of some streams, in at most so many groups of which each is for one task."""
+    found = []
+    for stream, files in task.inputs.files:
+        source = program.streams[stream].stream.source
+        assert isinstance(source, FileSource)
+        if stream in streams:
+            found += [(stream, os.path.join(source.path, name), size) for name, size in files]
+    return spread(found, most)
 
 
 def _run_batch(attempt: _Attempt) -> list[dict[str, Any]]:
     try:
-        reports = _run(attempt)
+        return _run(attempt)
     except Exception as error:
-        if REPEATED in str(error):
-            return _run_batch(replace(attempt, distinct=True))
         # Only expressions that Spark itself evaluates can fail the whole job; they are found out and left out.
-        attempt = replace(attempt, failures=_failing_expressions(attempt))
-        if attempt.failures == NO_FAILURES:
+        if expression_error(error) is None or not any(attempt.program.streams[s].opaque for s in attempt.streams):
             raise
-        reports = _run(attempt)
-        reports.append({"opaque_failures": attempt.failures.texts, "slot_failures": attempt.failures.slots})
+    return _run_without_failing(attempt)
+
+
+def _run_without_failing(attempt: _Attempt) -> list[dict[str, Any]]:
+    """Run a batch again in which some expression failed, without the queries whose expressions do fail.
+
+    First the rows are read once more, and held: a source that fails in its own expressions fails here, which is no
+    query's fault; and a fault of the source that has passed meanwhile is nobody's.
+    """
+    with _holding(attempt) as held:
+        attempt = replace(attempt, held=held)
+        found = NO_FAILURES
+        for name in held:
+            found = found.plus(failing(held[name], _candidates(attempt.program.streams[name], attempt), attempt.check))
+        reports = _run(replace(attempt, failures=found))
+    if found != NO_FAILURES:
+        reports.append(found.report())
     return reports
 
 
+@contextmanager
+def _holding(attempt: _Attempt) -> Iterator[dict[str, DataFrame]]:
+    """The rows of all streams of which Spark computes something, read and held by Spark."""
+    held: dict[str, DataFrame] = {}
+    try:
+        for name in attempt.streams:
+            if attempt.program.streams[name].opaque:
+                attempt.check()
+                held[name] = _rows(attempt, attempt.program.streams[name]).persist()
+                held[name].write.format("noop").mode("overwrite").save()
+        yield held
+    finally:
+        for rows in held.values():
+            rows.unpersist()
+
+
+def _candidates(tag: StreamTag, attempt: _Attempt) -> list[Candidate]:
+    """The expressions that Spark evaluates on a stream, each with who needs it: keys once for every query."""
+    found = []
+    for part in tag.opaque:
+        if part.sql not in tag.guards:
+            found.append(Candidate(_guarded(part, tag, attempt, "true"), (tag.stream.name, part.sql)))
+        for slot, wanted in tag.guards.get(part.sql, ()):
+            found.append(Candidate(_guarded(part, tag, attempt, wanted), slot))
+    return found
+
+
 def _run(attempt: _Attempt) -> list[dict[str, Any]]:
-    task = attempt.task
+    attempt.check()
     items = reduce(DataFrame.unionByName, _tagged(attempt))
     for stage in range(1, probe_stages(attempt.program) + 1):
-        items = items.repartitionById(task.partitions, "part").mapInArrow(
-            partial(_probe_task, attempt.shared, task, stage), ITEM
+        items = items.repartitionById(attempt.task.partitions, "part").mapInArrow(
+            partial(_probe_task, attempt.work, stage), ITEM
         )
     return [json.loads(bytes(row.item)) for row in items.collect()]
 
 
 def _tagged(attempt: _Attempt) -> Iterator[DataFrame]:
     """Tag tasks: one branch for all file streams that weft decodes and evaluates itself, one per other stream."""
-    streams, shared, task = attempt.program.streams, attempt.shared, attempt.task
-    fast = [name for name, tag in streams.items() if isinstance(tag.stream.source, FileSource) and not tag.opaque]
+    streams = attempt.program.streams
+    fast = [name for name in attempt.streams if name not in attempt.frames and not streams[name].opaque]
     if fast:
-        yield attempt.files(fast).mapInArrow(partial(_tag_files, shared, task, attempt.distinct), ITEM)
-    for name, tag in streams.items():
+        yield attempt.tasks(fast, partial(_tag_files, attempt.work), ITEM)
+    for name in attempt.streams:
         if name not in fast:
-            rows = _with_opaque(_rows(attempt, tag), tag, attempt)
-            yield rows.mapInArrow(partial(_tag_rows, shared, task, name), ITEM)
+            rows = _with_opaque(_rows(attempt, streams[name]), streams[name], attempt)
+            yield rows.mapInArrow(partial(_tag_rows, attempt.work, name), ITEM)
 
 
 def _rows(attempt: _Attempt, tag: StreamTag) -> DataFrame:
     """A stream's rows as Spark rows with a column that is set in rows which only say that a file was set aside."""
+    if tag.stream.name in attempt.held:
+        return attempt.held[tag.stream.name]
     if not isinstance(tag.stream.source, FileSource):
-        return rows_of(attempt.frame, tag.stream, tag.columns).withColumn(BAD_FILE, F.lit(None).cast("string"))
+        columns = [F.col(quote(name)) for name in tag.columns]
+        return attempt.frames[tag.stream.name].select(*columns, F.lit(None).cast("string").alias(BAD_FILE))
     fields = [field for field in tag.stream.schema if field.name in tag.columns]
     schema = ", ".join(f"{quote(field.name)} {field.type.ddl()}" for field in fields) + f", {quote(BAD_FILE)} string"
-    decode = partial(_decode_files, attempt.shared, attempt.task, attempt.distinct)
-    return attempt.files([tag.stream.name]).mapInArrow(decode, schema)
+    return attempt.tasks([tag.stream.name], partial(_decode_files, attempt.work), schema)
 
 
 def _with_opaque(rows: DataFrame, tag: StreamTag, attempt: _Attempt) -> DataFrame:
@@ -131,7 +282,7 @@ def _with_opaque(rows: DataFrame, tag: StreamTag, attempt: _Attempt) -> DataFram
 
 def _wanted(part: Opaque, tag: StreamTag, attempt: _Attempt) -> str | None:
     """On which rows an expression is needed; None is nowhere."""
-    if part.sql in attempt.failures.texts:
+    if (tag.stream.name, part.sql) in attempt.failures.texts:
         return None
     if part.sql not in tag.guards:
         return "true"
@@ -150,114 +301,81 @@ def _guarded(part: Opaque, tag: StreamTag, attempt: _Attempt, wanted: str | None
     return F.expr(f"CASE WHEN {on_time} THEN CASE WHEN {wanted} THEN {part.sql} END END")
 
 
-def _failing_expressions(attempt: _Attempt) -> Failures:
-    """Which of the expressions that Spark evaluates fail on this batch, each tried alone, keys for each query."""
-    found = Failures({}, {})
-    for tag in attempt.program.streams.values():
-        for part in tag.opaque:
-            if part.sql not in tag.guards:
-                if error := _error_of(part, tag, attempt, "true"):
-                    found.texts[part.sql] = error
-                continue
-            for slot, wanted in tag.guards[part.sql]:
-                if error := _error_of(part, tag, attempt, wanted):
-                    found.slots[slot] = error
-    return found
-
-
-def _error_of(part: Opaque, tag: StreamTag, attempt: _Attempt, wanted: str) -> str:
-    column = _guarded(part, tag, attempt, wanted)
-    try:
-        _rows(attempt, tag).select(column).write.format("noop").mode("overwrite").save()
-    except Exception as error:
-        return str(error).splitlines()[0]
-    return ""
-
-
-def _tag_files(
-    shared: Broadcast[Program], task: BatchTask, distinct: bool, batches: Batches
+def _group_task(
+    work: _Work, groups: tuple[Sequence[str], int, Callable[[FileGroup], Batches]], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
-    _prepare_worker()
-    program = shared.value
-    tables = (
-        (
-            name,
-            *read_files(
-                program.streams[name].stream, urls, columns=program.streams[name].columns, quarantine=task.quarantine
-            ),
+    """The task of one group of files. `batches` has the number of the group, which is worked out again here, so that
+    names of files travel only once."""
+    streams, most, read = groups
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from read(_groups(work.shared.value, work.sent.open(), streams, most)[number])
+
+
+def _tag_files(work: _Work, group: FileGroup) -> Iterator[pa.RecordBatch]:
+    with at_work(work.worker):
+        program, task = work.shared.value, work.sent.open()
+        tags = ((program.streams[name], urls) for name, urls in _by_stream(group).items())
+        pieces = (
+            piece
+            for tag, urls in tags
+            for piece in read_pieces(
+                tag.stream, urls, columns=tag.columns, quarantine=task.quarantine, rows=rows_at_once(tag)
+            )
         )
-        for name, urls in _paths(batches, distinct).items()
-    )
-    yield from _items(tag_stage(program, task, tables))
-    _settle_worker()
+        yield from _items(tag_stage(program, task, pieces))
 
 
-def _tag_rows(shared: Broadcast[Program], task: BatchTask, stream: str, batches: Batches) -> Iterator[pa.RecordBatch]:
-    _prepare_worker()
-    tag = shared.value.streams[stream]
-    names = [*tag.columns, BAD_FILE, *(part.sql for part in tag.opaque)]
-    tables = (_apart(stream, pa.Table.from_batches([batch]).rename_columns(names)) for batch in _grouped(batches))
-    yield from _items(tag_stage(shared.value, task, tables))
-    _settle_worker()
+def _tag_rows(work: _Work, stream: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    with at_work(work.worker):
+        tag = work.shared.value.streams[stream]
+        names = [*tag.columns, BAD_FILE, *(part.sql for part in tag.opaque)]
+        tables = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches)
+        pieces = (_apart(stream, table) for table in cut_pieces(tables, min(1 << 19, rows_at_once(tag))))
+        yield from _items(tag_stage(work.shared.value, work.sent.open(), pieces))
 
 
-def _apart(stream: str, table: pa.Table) -> tuple[str, pa.Table, tuple[str, ...]]:
-    """Rows, and files that were set aside."""
+def _apart(stream: str, table: pa.Table) -> Piece:
+    """Rows, and what was set aside."""
     bad = table.column(BAD_FILE)
     rows = table.drop_columns([BAD_FILE])
     if bad.null_count == len(bad):
-        return stream, rows, ()
-    return stream, rows.filter(bad.is_null()), tuple(bad.drop_null().to_pylist())
+        return Piece(stream, rows)
+    return Piece(stream, rows.filter(bad.is_null()), *aside_from_texts(bad.drop_null().to_pylist()))
 
 
-def _decode_files(
-    shared: Broadcast[Program], task: BatchTask, distinct: bool, batches: Batches
-) -> Iterator[pa.RecordBatch]:
-    for name, urls in _paths(batches, distinct).items():
-        tag = shared.value.streams[name]
-        table, bad = read_files(tag.stream, urls, columns=tag.columns, quarantine=task.quarantine)
-        rows = table.append_column(BAD_FILE, pa.nulls(table.num_rows, pa.string()))
-        yield from rows.to_batches(max_chunksize=100_000)
-        if bad:
-            nothing = [pa.nulls(len(bad), column.type) for column in table.schema]
-            yield pa.RecordBatch.from_arrays([*nothing, pa.array(bad)], names=[*table.column_names, BAD_FILE])
+def _decode_files(work: _Work, group: FileGroup) -> Iterator[pa.RecordBatch]:
+    with at_work(work.worker):
+        quarantine = work.sent.open().quarantine
+        for name, urls in _by_stream(group).items():
+            tag = work.shared.value.streams[name]
+            for piece in read_pieces(tag.stream, urls, columns=tag.columns, quarantine=quarantine, checked=True):
+                yield from _as_rows(piece)
 
 
-def _probe_task(shared: Broadcast[Program], task: BatchTask, stage: int, batches: Batches) -> Iterator[pa.RecordBatch]:
-    _prepare_worker()
-    context = TaskContext.get()
-    assert context is not None
-    items = (item.as_py() for batch in batches for item in batch.column("item"))
-    yield from _items(probe_stage(shared.value, task, context.partitionId(), stage=stage, items=items))
-    _settle_worker()
+def _as_rows(piece: Piece) -> Iterator[pa.RecordBatch]:
+    """A piece as rows for Spark, and a row for each thing that was set aside."""
+    table, bad = piece.table, aside_to_texts(piece)
+    yield from table.append_column(BAD_FILE, pa.nulls(table.num_rows, pa.string())).to_batches(100_000)
+    if bad:
+        nothing = [pa.nulls(len(bad), column.type) for column in table.schema]
+        yield pa.RecordBatch.from_arrays([*nothing, pa.array(bad)], names=[*table.column_names, BAD_FILE])
 
 
-def _paths(batches: Batches, distinct: bool) -> dict[str, list[str]]:
+def _probe_task(work: _Work, stage: int, batches: Batches) -> Iterator[pa.RecordBatch]:
+    with at_work(work.worker):
+        context = TaskContext.get()
+        assert context is not None
+        items = (item.as_py() for batch in batches for item in batch.column("item"))
+        program, task = work.shared.value, work.sent.open()
+        yield from _items(probe_stage(program, task, context.partitionId(), stage=stage, items=items))
+
+
+def _by_stream(group: FileGroup) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for batch in batches:
-        for name, path in zip(batch.column(STREAM).to_pylist(), batch.column(PATH).to_pylist(), strict=True):
-            if not distinct and is_pattern(path):
-                raise RuntimeError(REPEATED)
-            found.setdefault(name, []).append(path)
+    for stream, path in group:
+        found.setdefault(stream, []).append(path)
     return found
-
-
-def _grouped(batches: Batches, rows: int = 1 << 19) -> Iterator[pa.RecordBatch]:
-    """Fewer, larger batches: every batch becomes a bucket."""
-    held: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        held.append(batch)
-        count += batch.num_rows
-        if count >= rows:
-            yield _one(held)
-            held, count = [], 0
-    if held:
-        yield _one(held)
-
-
-def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _items(items: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
@@ -265,23 +383,3 @@ def _items(items: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(
             [pa.array([part], pa.int32()), pa.array([item], pa.binary())], names=["part", "item"]
         )
-
-
-_tasks_done = 0
-_SETTLED = 4
-
-
-def _prepare_worker() -> None:
-    """Once per worker process: tasks are the parallelism, so Arrow needs no threads of its own."""
-    if _tasks_done == 0:
-        pa.set_cpu_count(1)
-
-
-def _settle_worker() -> None:
-    """After the first tasks all code is loaded and never becomes garbage: the collector, which PySpark runs after
-    every task, need not look at it again."""
-    global _tasks_done  # noqa: PLW0603
-    _tasks_done += 1
-    if _tasks_done <= _SETTLED:
-        gc.collect()
-        gc.freeze()

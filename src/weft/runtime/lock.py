@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from weft.errors import StateLocked
@@ -41,5 +43,6 @@ class JavaLock:
         path.write_text(str(jvm.java.lang.ProcessHandle.current().pid()))
 
     def release(self) -> None:
-        """Give the directory up; harmless when repeated."""
-        self._channel.close()
+        """Give the directory up; harmless when repeated. If Java has died, its lock has ended with it."""
+        with suppress(Py4JError, OSError):
+            self._channel.close()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from weft.errors import InternalError
 from weft.kernels.bitset import from_words, resized, to_words
 from weft.kernels.hash_space import hash_range
 from weft.kernels.order import sort_order
+from weft.kernels.wide import cut, lengths
 from weft.plan.changelog import Slots
 from weft.plan.key import Index, key_text
 from weft.plan.shared import Store
@@ -29,11 +33,16 @@ from weft.state.bucket import (
     index_rows,
     open_parts,
     sets_to_arrow,
-    write_bucket,
 )
+from weft.state.files import write_file
 from weft.state.index_order import order_index, row_hashes
 
 Array = np.ndarray[Any, Any]
+
+
+PART_BYTES = 128 << 20
+"""Of the rows that are merged at a time: each such piece becomes a part of its own, so that neither memory nor Arrow's
+32-bit offsets set a limit to what can be merged."""
 
 
 def merge_buckets(program: Program, task: BatchTask, partition: int, *, paths: Sequence[str]) -> list[Bucket]:
@@ -47,39 +56,48 @@ def merge_buckets(program: Program, task: BatchTask, partition: int, *, paths: S
         return merge_slices(program, task, partition, buckets=chosen)
     store = program.stores[chosen[0].store]
     low, high = hash_range(partition, task.partitions)
-    pieces = [
-        piece
+    shares = [
+        share
         for bucket in chosen
-        for view in open_parts(Path(task.data) / bucket.path, _overlapping(bucket, low, high))
-        if (piece := _piece(program, task, store, view=view, span=(low, high))) is not None
+        for view in _views(task, bucket, low, high)
+        if (share := _share(program, task, store, view=view, span=(low, high))) is not None
     ]
-    if not pieces:
+    if not shares:
         return []
-    rows, sets = (
-        pa.concat_tables([p[0] for p in pieces], promote_options="default"),
-        np.concatenate([p[1] for p in pieces]),
-    )
-    batch = rows.combine_chunks().to_batches()[0]
-    order = sort_order(batch.column(HASH).to_numpy(), batch.column(TIME).to_numpy())
-    batch, sets = batch.take(pa.array(order)), sets[order]
-    times = batch.column(TIME).to_numpy()
-    batch = _finish(batch, sets, store, times)
-    name = task.new_file(f"{store.id}-m{partition}")
-    schema = bucket_schema(batch.schema, epoch=task.batch, words=program.words)
-    size = write_bucket(Path(task.data) / name, schema, [batch])
-    slots = Slots(from_words(np.bitwise_or.reduce(sets, axis=0)))
-    part = Part(low, high, len(times), int(times.min()), int(times.max()), slots)
-    return [Bucket(name, store.id, store.stream, task.batch, (part,), size)]
+    merge = _Merge(store, shares)
+    described: list[Part] = []
+    parts = merge.parts(described, (low, high))
+    first = next(parts)
+    schema = bucket_schema(first.schema, epoch=task.batch, words=program.words)
+    file = write_file(task.data, task.new_file(f"{store.id}-m{partition}"), schema, chain([first], parts))
+    merged = Bucket(file.path, store.id, store.stream, task.batch, tuple(described), file.bytes)
+    if merged.rows != merge.rows:
+        raise InternalError(
+            f"merging buckets of store {store.id} made {merged.rows} rows of {merge.rows}",
+            detail="Nothing of this batch is committed; the buckets are as they were.",
+        )
+    return [merged]
 
 
-def _overlapping(bucket: Bucket, low: int, high: int) -> list[int]:
-    return [n for n, part in enumerate(bucket.parts) if part.rows and part.low <= high and part.high >= low]
+def _views(task: BatchTask, bucket: Bucket, low: int, high: int) -> list[PartView]:
+    numbers = [n for n, part in enumerate(bucket.parts) if part.rows and part.low <= high and part.high >= low]
+    return open_parts(Path(task.data) / bucket.path, numbers)
 
 
-def _piece(
-    program: Program, task: BatchTask, store: Store, *, view: PartView, span: tuple[int, int]
-) -> tuple[pa.Table, Array] | None:
-    """The rows of a part that lie in the range and are still wanted, with row-wise index hashes."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Share:
+    """What is merged of a part: its rows in the range that are still wanted, with their query-sets."""
+
+    rows: pa.Table
+    kept: Array
+    sets: Array
+
+    def take(self, rows: Array) -> pa.Table:
+        """Some of the wanted rows, by their number among them."""
+        return self.rows.take(pa.array(self.kept[rows]))
+
+
+def _share(program: Program, task: BatchTask, store: Store, *, view: PartView, span: tuple[int, int]) -> _Share | None:
     sets = resized(view.sets, program.words) & to_words(task.masks.get(view.epoch, Slots(0)), program.words)
     route = view.column(HASH)
     mine = sets.any(axis=1) & (route >= np.uint64(span[0])) & (route <= np.uint64(span[1]))
@@ -93,8 +111,70 @@ def _piece(
     for index in _secondary(store):
         hashes, valid = row_hashes(view, index.id)
         columns[index_hash(index.id)] = pa.array(hashes, mask=~valid)
-    table = pa.table(columns).take(pa.array(kept))
-    return table, sets[kept]
+    return _Share(pa.table(columns), kept, np.take(sets, kept, axis=0))
+
+
+class _Merge:
+    """The rows of all shares in the order of a bucket, a piece of bounded size at a time."""
+
+    def __init__(self, store: Store, shares: Sequence[_Share]) -> None:
+        self._store = store
+        self._shares = shares
+        self.rows = sum(len(share.kept) for share in shares)
+        self._share = np.repeat(np.arange(len(shares), dtype=np.int32), [len(share.kept) for share in shares])
+        self._row = np.concatenate([np.arange(len(share.kept), dtype=np.int32) for share in shares])
+        self._hashes, self._times = (
+            np.concatenate([share.rows.column(name).chunk(0).to_numpy()[share.kept] for share in shares])
+            for name in (HASH, TIME)
+        )
+        self._sets = np.concatenate([share.sets for share in shares])
+        self._schema = pa.unify_schemas([share.rows.schema for share in shares], promote_options="default")
+
+    def parts(self, described: list[Part], span: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        """The parts to be written; `described` is told of each, the ranges of them all being in `span`."""
+        order = sort_order(self._hashes, self._times)
+        pieces = cut(self._bytes()[order], PART_BYTES)
+        for piece in pieces:
+            for rows, batch in self._gathered(order[piece]):
+                hashes = self._hashes[rows]
+                limits = span if len(rows) == self.rows else (int(hashes[0]), int(hashes[-1]))
+                described.append(self._describe(rows, limits))
+                yield _finish(batch, self._sets[rows], self._store, self._times[rows])
+
+    def _bytes(self) -> Array:
+        """Bytes of each row."""
+        found = []
+        for share in self._shares:
+            sizes = np.zeros(share.rows.num_rows, np.int64)
+            for column in share.rows.columns:
+                sizes += lengths(column.chunk(0))
+            found.append(sizes[share.kept])
+        return np.concatenate(found)
+
+    def _gathered(self, rows: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
+        """Rows by their number among all, in this order; cut in halves until they fit into arrays, since how large
+        nested values are is only estimated."""
+        tables, places = [], []
+        for number, share in enumerate(self._shares):
+            at = np.flatnonzero(self._share[rows] == number)
+            if len(at):
+                tables.append(share.take(self._row[rows[at]]))
+                places.append(at)
+        together = pa.concat_tables([self._schema.empty_table(), *tables], promote_options="default").combine_chunks()
+        batches = together.to_batches()
+        if len(batches) == 1:
+            order = np.empty(len(rows), np.int64)
+            order[np.concatenate(places)] = np.arange(len(rows))
+            yield rows, batches[0].take(pa.array(order))
+        else:
+            half = len(rows) // 2
+            yield from self._gathered(rows[:half])
+            yield from self._gathered(rows[half:])
+
+    def _describe(self, rows: Array, limits: tuple[int, int]) -> Part:
+        times = self._times[rows]
+        slots = Slots(from_words(np.bitwise_or.reduce(self._sets[rows], axis=0)))
+        return Part(*limits, len(rows), int(times.min()), int(times.max()), slots)
 
 
 def _secondary(store: Store) -> list[Index]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -180,18 +179,17 @@ def _write_segment(task: BatchTask, partition: int, matches: list[_Match], repor
         refs[at] = (PartRef(*at), None)
         kept, numbers = used_rows(view.rows.num_rows, rows)
         if numbers is not None:
-            path = f"{base}-{len(report.copied)}.rows.arrow"
-            copy_rows(Path(task.data) / path, view, kept)
-            report.copied.append(path)
-            refs[at] = (PartRef(path, 0), numbers)
+            copy = copy_rows(task.data, f"{base}-{len(report.copied)}.rows.arrow", view, kept)
+            report.copied.append(copy.path)
+            refs[at] = (PartRef(copy.path, 0), numbers)
     pieces, lists = [], []
     for match in matches:
         left, left_map = refs[match.left[0].path, match.left[1]]
         right, right_map = refs[match.right[0].path, match.right[1]]
         pieces.append(Piece(match.join, left, right, len(match.left_rows)))
         lists.append((_renumber(match.left_rows, left_map), _renumber(match.right_rows, right_map)))
-    path = base + ".pairs.arrow"
-    report.segment = Segment(path, tuple(pieces), write_pairs(Path(task.data) / path, lists))
+    file = write_pairs(task.data, base + ".pairs.arrow", lists)
+    report.segment = Segment(file.path, tuple(pieces), file.bytes)
 
 
 def _renumber(rows: Array, numbers: Array | None) -> Array:

@@ -4,52 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import (
-    AnalysisException,
-    ArithmeticException,
-    ArrayIndexOutOfBoundsException,
-    DateTimeException,
-    NumberFormatException,
-    ParseException,
-    PythonException,
-    SparkRuntimeException,
-)
+from pyspark.errors import AnalysisException, ParseException, PythonException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
 
-from weft.errors import QueryFailed, TypeMismatch
-from weft.plan.expression import quote
+from weft.errors import QueryFailed, ResultsGone, TypeMismatch
+from weft.kernels.python_values import python_values
 from weft.plan.query import Output
-from weft.runtime.read import Chunk, Reading, read_chunk
-from weft.runtime.session import streaming_settings
-
-_EXPRESSION_FAILED = (
-    ArithmeticException,
-    ArrayIndexOutOfBoundsException,
-    DateTimeException,
-    NumberFormatException,
-    SparkRuntimeException,
-)
-"""What Spark raises when an expression fails on a row."""
+from weft.runtime.conversions import check_conversions
+from weft.runtime.expression_errors import expression_error
+from weft.runtime.functions import register_functions
+from weft.runtime.read import Chunk, Reading, read_pieces
+from weft.runtime.worker import Worker, at_work, worker_of
 
 
 def results_frame(
     spark: SparkSession, reading: Reading, chunks: Sequence[Chunk], outputs: Sequence[Output]
 ) -> DataFrame:
-    """The committed rows of a query in its own columns and types; read when an action asks for them."""
-    with streaming_settings(spark):
-        schema = from_arrow_schema(read_schema(reading))
-        columns = [F.expr(output.sql).alias(output.name) for output in outputs]
-        if not chunks:
-            return _select(spark.createDataFrame([], schema), reading, columns)
-        work = spark.sparkContext.parallelize(
-            [(chunk.to_json(),) for chunk in chunks], min(len(chunks), spark.sparkContext.defaultParallelism)
-        )
-        rows = spark.createDataFrame(work, "chunk string").mapInArrow(partial(_read, reading), schema)
-        return _select(rows, reading, columns)
+    """The committed rows of a query in its own columns and types; read when an action asks for them.
+
+    The DataFrame lives in the session `spark`, whose settings say what its expressions mean: weft's own.
+    """
+    register_functions(spark)
+    schema = from_arrow_schema(read_schema(reading))
+    columns = [F.expr(output.sql).alias(output.name) for output in outputs]
+    if not chunks:
+        return _select(_empty_frame(spark, schema), reading, columns)
+    work = _text_frame(spark, "chunk", [chunk.to_json() for chunk in chunks])
+    return _select(work.mapInArrow(partial(_read, worker_of(spark), reading), schema), reading, columns)
+
+
+def _empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """No rows. Not by `createDataFrame`: that makes its session the active one of the process, for users as well."""
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    parsed = session.parseDataType(schema.json())
+    return DataFrame(session.createDataFrame(jvm.java.util.ArrayList(), parsed), spark)
+
+
+def _text_frame(spark: SparkSession, column: str, texts: Sequence[str]) -> DataFrame:
+    """Texts as rows, spread over all cores; not by `createDataFrame` either."""
+    context = spark.sparkContext
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    work: Any = context.parallelize([(text,) for text in texts], min(len(texts), context.defaultParallelism))
+    rows = jvm.SerDeUtil.toJavaArray(work._to_java_object_rdd())
+    schema = StructType([StructField(column, StringType())])
+    return DataFrame(session.applySchemaToPythonRDD(rows.rdd(), schema.json()), spark)
 
 
 def _select(rows: DataFrame, reading: Reading, columns: Sequence[Column]) -> DataFrame:
@@ -61,61 +67,76 @@ def read_schema(reading: Reading) -> pa.Schema:
     return reading.schema if len(reading.schema) else pa.schema([("weft#rows", pa.bool_())])
 
 
-def _read(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for text in batch.column("chunk").to_pylist():
-            yield from read_chunk(reading, Chunk.from_json(text)).to_batches(max_chunksize=100_000)
+def _read(worker: Worker, reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with at_work(worker):
+        for batch in batches:
+            for text in batch.column("chunk").to_pylist():
+                for piece in read_pieces(reading, Chunk.from_json(text)):
+                    yield from piece.to_batches(max_chunksize=100_000)
 
 
 def project(
     spark: SparkSession, reading: Reading, chunks: Sequence[Chunk], outputs: Sequence[Output]
 ) -> Iterator[pa.Table]:
     """The same rows as Arrow tables in this process; Spark is asked only where an output is an expression."""
-    if reading.having is None and all(output.source is not None for output in outputs):
+    if needs_no_spark(reading, outputs):
         for chunk in chunks:
-            table = read_chunk(reading, chunk)
-            if table.num_rows:
-                arrays = [table.column(output.source or "") for output in outputs]
-                yield pa.Table.from_arrays(arrays, names=[output.name for output in outputs])
+            for table in read_pieces(reading, chunk):
+                yield chosen(table, outputs)
     elif chunks:
         table = _collected(results_frame(spark, reading, chunks, outputs))
         if table.num_rows:
             yield table
 
 
+def needs_no_spark(reading: Reading, outputs: Sequence[Output]) -> bool:
+    """Whether the rows that are read are the results, but for the names of their columns."""
+    return reading.having is None and all(output.source is not None for output in outputs)
+
+
+def chosen(table: pa.Table, outputs: Sequence[Output]) -> pa.Table:
+    """The columns of a SELECT list that has no expressions."""
+    arrays = [table.column(output.source or "") for output in outputs]
+    return pa.Table.from_arrays(arrays, names=[output.name for output in outputs])
+
+
 def _collected(frame: DataFrame) -> pa.Table:
     try:
         return frame.toArrow()
-    except _EXPRESSION_FAILED as error:
-        raise QueryFailed(
-            "an expression of its SELECT list fails on a row",
-            detail=str(error).splitlines()[0],
-            hint="Guard it: NULLIF, CASE, TRY_CAST.",
-        ) from error
     except PythonException as error:
-        if QueryFailed.__name__ not in str(error):
+        for kind in (ResultsGone, QueryFailed):
+            lines = [line.strip() for line in str(error).splitlines() if kind.__name__ in line]
+            if lines:
+                raise kind("its rows cannot be read", detail=lines[-1].partition(": ")[2]) from error
+        raise
+    except Exception as error:
+        failed = expression_error(error)
+        if failed is None:
             raise
-        lines = [line.strip() for line in str(error).splitlines() if QueryFailed.__name__ in line]
-        raise QueryFailed("its rows cannot be read", detail=lines[-1].partition(": ")[2]) from error
+        raise QueryFailed(
+            "an expression of its SELECT list fails on a row", detail=failed, hint="Guard it: NULLIF, CASE, TRY_CAST."
+        ) from error
 
 
 def to_rows(table: pa.Table) -> Iterator[Row]:
-    """Rows of a table with their column names; timestamps are aware, in UTC."""
+    """Rows of a table with their column names; timestamps are aware, in UTC, and those that Python's `datetime` cannot
+    hold are text."""
     make = Row(*table.column_names)
-    for values in zip(*(column.to_pylist() for column in table.columns), strict=True):
+    for values in zip(*map(python_values, table.columns), strict=True):
         yield make(*values)
 
 
 def expression_types(spark: SparkSession, fields: Sequence[tuple[str, str]], expressions: Sequence[str]) -> list[str]:
     """Types Spark gives to expressions over columns (name, type); raises TypeMismatch with Spark's own words."""
-    ddl = ", ".join(f"{quote(name)} {type_}" for name, type_ in fields)
-    with streaming_settings(spark):
-        try:
-            frame = spark.createDataFrame([], ddl).select(*(F.expr(text) for text in expressions))
-        except (AnalysisException, ParseException) as error:
-            raise TypeMismatch(
-                "expression is not valid Spark SQL over its stream",
-                detail=str(error.getMessage() or error).splitlines()[0][:500],
-                hint="Check the types and the names of functions in it.",
-            ) from error
+    register_functions(spark)
+    columns = [F.lit(None).cast(type_).alias(name) for name, type_ in fields]
+    try:
+        frame = spark.range(0).select(*columns).select(*(F.expr(text) for text in expressions))
+    except (AnalysisException, ParseException) as error:
+        raise TypeMismatch(
+            "expression is not valid Spark SQL over its stream",
+            detail=str(error.getMessage() or error).splitlines()[0][:500],
+            hint="Check the types and the names of functions in it.",
+        ) from error
+    check_conversions(frame)
     return [field.dataType.simpleString() for field in frame.schema.fields]

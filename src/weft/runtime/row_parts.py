@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from weft.kernels.wide import concat, cut, is_fixed, lengths, take
 from weft.plan.key import Index
 from weft.state.bucket import PartView, open_part
 from weft.state.combination import Member
@@ -16,6 +17,10 @@ from weft.state.index_order import row_hashes
 from weft.state.segment import PartRef
 
 Array = np.ndarray[Any, Any]
+
+
+PIECE_BYTES = 256 << 20
+"""Of the columns that are built of rows at a time."""
 
 
 class RowParts:
@@ -62,13 +67,16 @@ class RowParts:
         return values, valid
 
     def column(self, member: Member, name: str) -> pa.Array:
-        """A column's value in each row; NULL where a part does not have it: no query of its time wanted it."""
+        """A column's value in each row; NULL where a part does not have it: no query of its time wanted it.
+
+        Text that is too much for Arrow's plain type is of its wide one; `cut` says how to have less of it at a time.
+        """
         taken, places = [], []
         for number, rows in by_part(member.part):
             view = self.view(number)
-            wanted = pa.array(member.row[rows])
             has = name in view.rows.schema.names
-            taken.append(view.rows.column(name).take(wanted) if has else pa.nulls(len(wanted)))
+            wanted = member.row[rows]
+            taken.append(take(view.rows.column(name), wanted) if has else pa.nulls(len(wanted)))
             places.append(rows)
         if not taken:
             return pa.nulls(0)
@@ -76,10 +84,33 @@ class RowParts:
             return taken[0]
         kinds = {each.type for each in taken if not pa.types.is_null(each.type)}
         kind = kinds.pop() if kinds else pa.null()
-        together = pa.concat_arrays([each if each.type == kind else each.cast(kind) for each in taken])
+        together = concat([each.cast(kind) if pa.types.is_null(each.type) else each for each in taken])
         order = np.empty(len(member.part), np.int64)
         order[np.concatenate([np.arange(len(order))[rows] for rows in places])] = np.arange(len(order))
         return together.take(pa.array(order))
+
+    def cut(self, wanted: Sequence[tuple[Member, Sequence[str]]]) -> list[slice]:
+        """Rows of some members, cut so that the columns wanted of them are of bounded size."""
+        count = len(wanted[0][0].part) if wanted else 0
+        sizes: Array | None = None
+        for member, names in wanted:
+            for number, rows in by_part(member.part) if names else ():
+                view = self.view(number)
+                for name in names:
+                    if name in view.rows.schema.names and not is_fixed(view.rows.schema.field(name).type):
+                        sizes = np.zeros(count, np.int64) if sizes is None else sizes
+                        sizes[rows] += lengths(view.rows.column(name))[member.row[rows]]
+        return [slice(0, count)] if sizes is None else cut(sizes, PIECE_BYTES)
+
+    def columns(self, member: Member, names: Sequence[str]) -> list[pa.ChunkedArray]:
+        """Values of some columns in each row, in as many chunks as their bytes ask for."""
+        pieces = [member.take(np.arange(piece.start, piece.stop)) for piece in self.cut([(member, names)])]
+        found = []
+        for name in names:
+            chunks = [self.column(piece, name) for piece in pieces]
+            kind = next((each.type for each in chunks if not pa.types.is_null(each.type)), pa.null())
+            found.append(pa.chunked_array([each.cast(kind) for each in chunks], kind))
+        return found
 
     def _row_hashes(self, number: int, index: Index) -> tuple[Array, Array]:
         at = (number, index.id)
@@ -100,3 +131,15 @@ def by_part(part: Array) -> Iterator[tuple[int, Array | slice]]:
     cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     for rows in np.split(order, cuts):
         yield int(part[rows[0]]), rows
+
+
+def take_rows(rows: pa.RecordBatch, wanted: Array) -> list[pa.ChunkedArray]:
+    """Some rows of a part, in this order and maybe many times, in as many chunks as their bytes ask for."""
+    pieces = [slice(0, len(wanted))]
+    if not all(is_fixed(kind) for kind in rows.schema.types):
+        sizes = np.zeros(len(wanted), np.int64)
+        for column in rows.columns:
+            sizes += lengths(column)[wanted]
+        pieces = cut(sizes, PIECE_BYTES)
+    taken = [rows.take(pa.array(wanted[piece])) for piece in pieces]
+    return pa.Table.from_batches(taken, rows.schema).columns  # type: ignore[no-any-return]

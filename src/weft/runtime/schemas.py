@@ -7,12 +7,13 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from weft.errors import BadFile, InvalidStream
+from weft.errors import BadFile, InvalidStream, SourceUnavailable
 from weft.kernels.arrow_types import from_arrow
 from weft.plan.expression import quote
 from weft.plan.stream import FileSource
 from weft.plan.types import TIMESTAMP, Field, Schema
-from weft.runtime.decode import decode_file, holds_times
+from weft.runtime.conform import holds_times
+from weft.runtime.decode import sample_file
 from weft.sql import parse_schema
 
 
@@ -23,12 +24,13 @@ def frame_schema(frame: DataFrame) -> Schema:
 
 
 def infer_schema(stream: str, source: FileSource, time: str) -> Schema:
-    """The schema of the first readable file of a directory; text in the column `time` is read as instants."""
+    """The schema of the first readable file of a directory, as far as its first rows show it; text in the column `time`
+    is read as instants."""
     paths = sorted(path for path in Path(source.path).glob("*") if path.is_file() and path.name[0] not in "._")
     for path in paths:
         try:
-            table = decode_file(source, str(path))
-        except BadFile:
+            table = sample_file(source, str(path), stream=stream)
+        except (BadFile, SourceUnavailable):
             continue
         if table.num_columns == 0:  # an empty file says nothing
             continue

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from weft.kernels import wide
 from weft.kernels.bitset import column_of, resized, to_words
 from weft.kernels.cells import LAST, compact, concat, group_rows, only_groups
-from weft.kernels.close import JoinedSessions, ended_sessions, join_sessions
+from weft.kernels.join import Side
 from weft.kernels.pair_cells import equal_pairs
+from weft.kernels.session_index import ending_spans, spelled_out, surely_open_after
+from weft.kernels.sessions import JoinedSessions, join_sessions
+from weft.kernels.words import distinct
 from weft.plan.changelog import Slots
 from weft.plan.shared import Place
 from weft.runtime.aggregate import Limits
@@ -21,10 +24,11 @@ from weft.runtime.combined import member_columns
 from weft.runtime.hop import Conditions
 from weft.runtime.partition import PartitionRange, key_values, meaning_of
 from weft.runtime.row_parts import RowParts
+from weft.runtime.session_cells import is_asked
 from weft.runtime.tag_slices import accumulate
 from weft.runtime.tagged import Tagged, TagReport
 from weft.runtime.task import BatchTask, Program, SessionClose, SessionGather
-from weft.state.bucket import TIME, Bucket
+from weft.state.bucket import TIME, Bucket, PartView
 from weft.state.combination import Combinations, Member
 from weft.state.segment import PartRef, WindowResult, write_session_rows
 from weft.state.slices import write_slices
@@ -55,6 +59,17 @@ class _Rows:
         return len(self.hashes)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A part of a bucket in the order of the join key, and which slots its query-sets still mean."""
+
+    bucket: Bucket
+    number: int
+    side: Side
+    view: PartView
+    mask: Slots
+
+
 def close_session_join(
     program: Program,
     task: BatchTask,
@@ -82,8 +97,11 @@ class _Closing:
         self._rows: list[dict[str, Array]] = []
 
     def run(self, mine: PartitionRange, buckets: Sequence[Bucket]) -> ClosedJoin:
-        """Load all sides once, and end the sessions of each query."""
-        sides = [self._load(mine, buckets, place) for place in self._each.join.places]
+        """Load what may end of all sides once, and end the sessions of each query."""
+        stored = [list(self._parts_of(mine, buckets, place)) for place in self._each.join.places]
+        hashes = self._due([part for side in stored for part in side])
+        places = zip(self._each.join.places, stored, strict=True)
+        sides = [self._load(place, parts, hashes) for place, parts in places]
         keys = _key_numbers(sides)
         still_open = [np.zeros(len(side), np.bool_) for side in sides]
         for query in self._each.queries:
@@ -95,32 +113,65 @@ class _Closing:
         self._closed.failures |= self._conditions.failures
         return self._closed
 
-    def _load(self, mine: PartitionRange, buckets: Sequence[Bucket], place: Place) -> _Rows:
+    def _parts_of(self, mine: PartitionRange, buckets: Sequence[Bucket], place: Place) -> Iterator[_Part]:
+        """The parts of a side that hold rows of live queries."""
         program, slots = self._program, self._each.join.slots
-        store, pieces = program.stores[place[0]], []
+        store = program.stores[place[0]]
         for bucket in (bucket for bucket in buckets if bucket.store == place[0]):
             mask = Slots(slots & meaning_of(self._task, program, bucket))
             for number, part in mine.parts(bucket):
-                if not part.slots & mask:
-                    continue
-                side, view = mine.side(bucket, number, store, place[1]), mine.view(bucket, number)
-                rows = np.arange(len(side.t)) if side.rows is None else np.asarray(side.rows)
-                sets = resized(view.sets[rows], program.words) & to_words(mask, program.words)
-                kept = np.flatnonzero(sets.any(axis=1))
-                rows = rows[kept]
-                keys = [column.take(pa.array(rows)) for column in key_values(store, place[1], view)]
-                at = self._parts.number(PartRef(bucket.path, number))
-                member = Member(np.full(len(rows), at, np.int32), rows.astype(np.int32), view.times[rows])
-                pieces.append((member, sets[kept], side.h[kept], keys))
+                if part.slots & mask:
+                    side, view = mine.side(bucket, number, store, place[1]), mine.view(bucket, number)
+                    yield _Part(bucket, number, side, view, mask)
+
+    def _due(self, parts: Sequence[_Part]) -> Array:
+        """Hashes of the keys that may have a session which ends now, or rows in files that may be done; what is not is
+        noted as open."""
+        assert self._limits.upto is not None
+        queries, upto = [query.sessions for query in self._each.queries], self._limits.upto
+        spans, newest_done = (
+            ending_spans(queries, after=self._limits.after, upto=upto),
+            surely_open_after(queries, upto),
+        )
+        wanted = [np.empty(0, np.uint64)]
+        for part in parts:
+            stored = part.bucket.parts[part.number]
+            if stored.max_time <= newest_done and is_asked(self._task.batch, part.bucket, stored.rows):
+                wanted.append(part.side.h)
+                continue
+            self._closed.open.add(part.bucket.path)
+            times = part.side.t if part.side.rows is None else part.side.t[part.side.rows]
+            ending = np.zeros(len(times), np.bool_)
+            for after, last in spans:
+                if stored.min_time <= last:
+                    ending |= (times <= last) if after is None else (times <= last) & (times > after)
+            wanted.append(part.side.h[ending])
+        return distinct(np.concatenate(wanted))
+
+    def _load(self, place: Place, parts: Sequence[_Part], hashes: Array) -> _Rows:
+        """The rows of one side whose keys have one of the hashes."""
+        program, pieces = self._program, []
+        for part in parts:
+            side, view = part.side, part.view
+            begins, ends = (np.searchsorted(side.h, hashes, side=edge) for edge in ("left", "right"))
+            at = spelled_out(begins, ends)
+            rows = at if side.rows is None else np.asarray(side.rows)[at]
+            sets = resized(view.sets[rows], program.words) & to_words(part.mask, program.words)
+            kept = np.flatnonzero(sets.any(axis=1))
+            rows = rows[kept]
+            keys = [column.take(pa.array(rows)) for column in key_values(program.stores[place[0]], place[1], view)]
+            number = self._parts.number(PartRef(part.bucket.path, part.number))
+            member = Member(np.full(len(rows), number, np.int32), rows.astype(np.int32), view.times[rows])
+            pieces.append((member, sets[kept], side.h[at[kept]], keys))
         if not pieces:
             none = np.empty(0, np.int64)
             return _Rows(Member(none, none, none), np.empty((0, program.words), np.uint64), none.astype(np.uint64), ())
-        members, sets_, hashes, keys_ = zip(*pieces, strict=True)
+        members, sets_, hashes_, keys_ = zip(*pieces, strict=True)
         return _Rows(
             Member(*(np.concatenate([getattr(each, name) for each in members]) for name in Member.__slots__)),
             np.concatenate(sets_),
-            np.concatenate(hashes),
-            tuple(pa.concat_arrays(list(column)) for column in zip(*keys_, strict=True)),
+            np.concatenate(hashes_),
+            tuple(wide.concat(column) for column in zip(*keys_, strict=True)),
         )
 
     def _end(
@@ -131,8 +182,9 @@ class _Closing:
         mine = [np.flatnonzero(column_of(side.sets, query.slot)) for side in sides]
         times = [side.member.time[rows] for side, rows in zip(sides, mine, strict=True)]
         numbers = [key[rows].astype(np.int64) for key, rows in zip(keys, mine, strict=True)]
-        sessions = join_sessions(numbers, times, times, query.gap)
-        over, ended = ended_sessions(sessions.ends, query.gap, after=self._limits.after, upto=self._limits.upto)
+        sessions = join_sessions(numbers, times, times, query.sessions)
+        over, ended = query.sessions.ended(sessions, after=self._limits.after, upto=self._limits.upto)
+        sessions = replace(sessions, ends=query.sessions.last_times(sessions))
         bit = to_words(1 << query.slot, self._program.words)
         pools = []
         for side, rows, session, flags in zip(sides, mine, sessions.numbers, still_open, strict=True):
@@ -175,10 +227,9 @@ class _Closing:
         names = [f"p{at}" for at in range(len(self._each.join.places))]
         used, numbers = np.unique(np.concatenate([columns[name] for name in names]), return_inverse=True)
         columns |= dict(zip(names, np.split(numbers.reshape(-1), len(names)), strict=True))
-        path = self._task.new_file("s")
-        size = write_session_rows(Path(self._task.data) / path, columns)
+        file = write_session_rows(self._task.data, self._task.new_file("s"), columns)
         refs = tuple(self._parts.refs[number] for number in used)
-        return WindowResult(path, self._each.join.id, len(columns["slot"]), size, refs)
+        return WindowResult(file.path, self._each.join.id, len(columns["slot"]), file.bytes, refs)
 
     def _aggregate(self, query: SessionGather, found: Sequence[Combinations], sessions: JoinedSessions) -> None:
         """Cells of whole sessions: those that begin and end together are one window."""
@@ -188,21 +239,21 @@ class _Closing:
         report, made = TagReport(query.slices.store.side.stream), []
         for some in found:
             times = window.reshape(-1)[some.hashes].astype(np.int64)
-            columns = {TIME: pa.array(times)} | member_columns(query.slices, query.inputs, some, self._parts)
-            batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-            added = accumulate(Tagged(self._program, self._task, report, batch, times, some.sets), query.slices)
-            made += [] if added is None else [added[0]]
+            for piece, values in member_columns(query.slices, query.inputs, some, self._parts):
+                columns = {TIME: pa.array(times[piece])} | values
+                batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+                tagged = Tagged(self._program, self._task, report, batch, times[piece], some.sets[piece])
+                added = accumulate(tagged, query.slices)
+                made += [] if added is None else [added[0]]
         self._closed.failures |= report.failures
         if made:
             cells = compact(concat(made)) if len(made) > 1 else made[0]
             cells = only_groups(cells)
             first, last = windows[cells.slices].T
             cells = replace(cells, slices=first.copy(), lanes={**cells.lanes, LAST: last.copy()})
-            path = self._task.new_file("s")
-            size = write_slices(
-                Path(self._task.data) / path, [cells], epoch=self._task.batch, words=cells.sets.shape[1]
-            )
-            self._closed.results.append(WindowResult(path, query.source, len(cells), size))
+            path, words = self._task.new_file("s"), cells.sets.shape[1]
+            file = write_slices(self._task.data, path, [cells], epoch=self._task.batch, words=words)
+            self._closed.results.append(WindowResult(file.path, query.source, len(cells), file.bytes))
 
 
 def _key_numbers(sides: Sequence[_Rows]) -> list[Array]:
@@ -210,7 +261,7 @@ def _key_numbers(sides: Sequence[_Rows]) -> list[Array]:
     cuts = np.cumsum([len(side) for side in sides])[:-1]
     filled = [side for side in sides if len(side)]
     if len(filled) > 1 and filled[0].keys:
-        columns = [pa.concat_arrays(list(parts)) for parts in zip(*(side.keys for side in filled), strict=True)]
+        columns = [wide.concat(parts) for parts in zip(*(side.keys for side in filled), strict=True)]
         numbers, _ = group_rows(columns, sum(len(side) for side in sides))
     else:
         numbers = np.unique(np.concatenate([side.hashes for side in sides]), return_inverse=True)[1]

@@ -11,8 +11,8 @@ import numpy as np
 
 from weft.kernels.bitset import WORD_BITS, resized, to_words
 from weft.kernels.cells import LAST, Cells, compact, concat, only_groups, reduce_lanes
-from weft.kernels.close import number_sessions
 from weft.kernels.hash_space import hash_range
+from weft.kernels.sessions import number_sessions
 from weft.plan.changelog import Slots
 from weft.plan.key import StoreId
 from weft.plan.shared import SliceSide
@@ -74,10 +74,12 @@ def merge_slices(program: Program, task: BatchTask, partition: int, *, buckets: 
 
 def _join_runs(cells: Cells, program: Program, store: StoreId) -> Cells:
     """Runs of a class and group that are closer than the least gap become one."""
-    gap = min(family.gap for family in program.slices[store].families if family.gap is not None)
+    families = program.slices[store].families
+    gap = min(family.gap for family in families if family.gap is not None)
+    cuts = np.array(sorted({cut for family in families for cut in family.cuts}), np.int64)
     key = cells.classes * max(cells.group_count, 1) + cells.group
     order = np.lexsort((cells.slices, key))
-    numbers, begins, _ = number_sessions(key[order], cells.slices[order], cells.lanes[LAST][order], gap)
+    numbers, begins, _ = number_sessions(key[order], cells.slices[order], cells.lanes[LAST][order], gap, cuts)
     lanes, details = reduce_lanes(cells, order, numbers, len(begins))
     firsts = order[np.flatnonzero(np.diff(numbers, prepend=-1))]
     return replace(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +16,11 @@ import pyarrow as pa
 from weft.kernels.hash_space import hash_range
 from weft.plan.probes import Input
 from weft.runtime.aggregate import close_windows, window_limits
+from weft.runtime.pieces import Piece
 from weft.runtime.probe import probe_partition
 from weft.runtime.store_view import Fresh
 from weft.runtime.tag import tag_table
+from weft.runtime.tagged import TagReport
 from weft.runtime.task import BatchTask, Program
 from weft.runtime.walk import Partial, WalkReport, walk_stage
 from weft.state.bucket import Bucket
@@ -26,23 +29,45 @@ Item = tuple[int, bytes]
 """Destination partition and a JSON value."""
 
 
-def tag_stage(
-    program: Program, task: BatchTask, tables: Iterable[tuple[str, pa.Table, tuple[str, ...]]]
-) -> Iterator[Item]:
-    """Tag the rows of some streams (name, rows, files set aside); one report, and each bucket to who must probe it."""
+def tag_stage(program: Program, task: BatchTask, pieces: Iterable[Piece]) -> Iterator[Item]:
+    """Tag the rows of some streams; a report for each piece, and each bucket to who must probe it."""
     began = time.time()
-    for stream, table, bad_files in tables:
-        report, buckets = tag_table(program, task, stream, table=table)
-        described = [bucket.to_json() for bucket in buckets]
-        span = ["tag", began, time.time()]
-        yield 0, _dump({"tag": report.to_json() | {"bad_files": bad_files}, "buckets": described, "span": span})
-        if program.closes_windows and report.max_time is not None:
-            for partition in range(task.partitions):
-                yield partition, _dump({"newest": [stream, report.max_time]})
-        for bucket, value in zip(buckets, described, strict=True):
-            if bucket.store in program.slices or program.stores[bucket.store].route:
-                for partition in _destinations(program, bucket, task.partitions):
-                    yield partition, _dump({"bucket": value})
+    waiting: list[tuple[TagReport, list[Bucket]]] = []
+    for piece in pieces:
+        if piece.void:
+            _discard(task, waiting)
+            waiting = []
+        waiting.append(tag_table(program, task, piece.stream, table=piece.table))
+        if piece.more:
+            continue
+        *before, (report, buckets) = waiting
+        for each in before:
+            yield from _tagged(program, task, *each, span=(began, time.time()))
+        report.bad_files, report.bad_rows = piece.bad_files, piece.bad_rows
+        yield from _tagged(program, task, report, buckets, span=(began, time.time()))
+        waiting = []
+
+
+def _discard(task: BatchTask, tagged: Iterable[tuple[TagReport, list[Bucket]]]) -> None:
+    """Remove what was made of a file that turned out to be bad."""
+    for bucket in (bucket for _, buckets in tagged for bucket in buckets):
+        Path(task.data, bucket.path).unlink(missing_ok=True)
+
+
+def _tagged(
+    program: Program, task: BatchTask, report: TagReport, buckets: list[Bucket], *, span: tuple[float, float]
+) -> Iterator[Item]:
+    described = [bucket.to_json() for bucket in buckets]
+    yield 0, _dump({"tag": report.to_json(), "buckets": described, "span": ["tag", *span]})
+    if program.closes_windows and report.max_time is not None:
+        for partition in range(task.partitions):
+            yield partition, _dump({"newest": [report.stream, report.max_time]})
+    for bucket, value in zip(buckets, described, strict=True):
+        if bucket.path in report.later:
+            continue
+        if bucket.store in program.slices or program.stores[bucket.store].route:
+            for partition in _destinations(program, bucket, task.partitions):
+                yield partition, _dump({"bucket": value})
 
 
 def _destinations(program: Program, bucket: Bucket, partitions: int) -> Iterator[int]:
@@ -94,13 +119,15 @@ def probe_stage(
 def run_here(
     program: Program,
     task: BatchTask,
-    tables: Iterable[tuple[str, pa.Table, tuple[str, ...]]],
+    tables: Iterable[Piece | tuple[str, pa.Table, tuple[str, ...]]],
     *,
     passing: Callable[[str], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
-    """A whole batch in this process, without Spark: what its tasks report. `passing` is told how far it is."""
+    """A whole batch in this process, without Spark: what its tasks report. `tables` are streams, rows and files that
+    were set aside; `passing` is told how far it is."""
     items: dict[int, list[bytes]] = {partition: [] for partition in range(task.partitions)}
-    for partition, item in tag_stage(program, task, tables):
+    pieces = (each if isinstance(each, Piece) else Piece(*each) for each in tables)
+    for partition, item in tag_stage(program, task, pieces):
         items[partition].append(item)
     passing("after_tag")
     for stage in range(1, probe_stages(program) + 1):

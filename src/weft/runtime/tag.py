@@ -6,12 +6,11 @@ A plain function on Arrow data: it runs the same in a test process and in a Spar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from weft.kernels.bitset import from_words, to_words
 from weft.kernels.evaluate import EvaluationError
@@ -23,6 +22,9 @@ from weft.plan.expression import Column, Expression
 from weft.plan.key import Index, key_column, key_text
 from weft.plan.probes import TIME_ROUTE
 from weft.plan.shared import Store
+from weft.runtime.admit import admit
+from weft.runtime.pieces import ROWS_AT_ONCE, cut_pieces
+from weft.runtime.returning import InTime, in_time
 from weft.runtime.tag_slices import fill_slices
 from weft.runtime.tagged import Keys, Tagged, TagReport, rows_by_part, without_failing
 from weft.runtime.task import BatchTask, Program, RoleTag, StreamTag
@@ -37,74 +39,57 @@ from weft.state.bucket import (
     index_hash,
     index_rows,
     sets_to_arrow,
-    write_bucket,
 )
+from weft.state.files import write_file
 from weft.state.index_order import order_index
 
 Array = np.ndarray[Any, Any]
-ROWS_AT_ONCE = 1 << 20
-_FEWEST_ROWS, _VALUES_AT_ONCE = 1 << 16, 1 << 24
+_FEWEST_ROWS, _VALUES_AT_ONCE, _WORDS_AT_ONCE = 1 << 16, 1 << 24, 1 << 24
 
 
 def tag_table(program: Program, task: BatchTask, stream: str, *, table: pa.Table) -> tuple[TagReport, list[Bucket]]:
     """Tag the rows of one stream and write their buckets; `table` has the columns the program needs."""
     tag, report, buckets = program.streams[stream], TagReport(stream), list[Bucket]()
-    for rows in _pieces(table, _rows_at_once(tag)):
-        admitted, times = _admit(rows, tag, task.watermarks.get(stream), report)
+    for rows in _pieces(table, rows_at_once(tag)):
+        admitted, times = admit(rows, tag, task, report)
         if admitted.num_rows == 0:
             continue
+        missed = None
         for role in tag.roles:
             tagged = role.index.tag(admitted, times)
             report.failures.update(tagged.failures)
-            sets = _in_time_for_sessions(program, task, times, tagged.sets)
-            wanted = Tagged(program, task, report, admitted, times, sets)
+            found = in_time(times, tagged.sets, tag.passed, task.closed)
+            wanted = Tagged(program, task, report, admitted, times, found.sets)
             buckets.extend(_fill_stores(wanted, role))
             buckets.extend(bucket for slices in role.slices if (bucket := fill_slices(wanted, slices)) is not None)
+            buckets.extend(_fill_for_later(wanted, found, role))
+            missed = found.missed if missed is None else missed | (False if found.missed is None else found.missed)
+        report.missed += 0 if missed is None else int(missed.sum())
     return report, buckets
 
 
-def _in_time_for_sessions(program: Program, task: BatchTask, times: Array, sets: Array) -> Array:
-    """Query-sets without session queries that have ended their sessions beyond a row: its stream was idle meanwhile,
-    and a session must not be reported again with it."""
-    for names, slots in program.joined_sessions.items():
-        ended = task.closed.get(names)
-        if ended is not None and int(times.min()) < ended:
-            sets = np.where((times < ended)[:, None], sets & ~to_words(slots, program.words), sets)
-    return sets
+def _fill_for_later(tagged: Tagged, found: InTime, role: RoleTag) -> list[Bucket]:
+    """Rows that come too late for what their joins have met before, kept for what comes after: nothing of this batch
+    meets them."""
+    if found.later is None:
+        return []
+    kept = list(_fill_stores(replace(tagged, sets=found.later), role))
+    tagged.report.later += [bucket.path for bucket in kept]
+    return kept
 
 
-def _rows_at_once(tag: StreamTag) -> int:
-    """Fewer where much is computed of every row: all of it is in memory together."""
+def rows_at_once(tag: StreamTag) -> int:
+    """Fewer where much is computed of every row, or its query-sets are long: all of it is in memory together."""
     computed = max((len(slices.store.accumulators) for role in tag.roles for slices in role.slices), default=0)
-    return min(ROWS_AT_ONCE, max(_FEWEST_ROWS, _VALUES_AT_ONCE // max(1, computed)))
+    words = max((role.index.words for role in tag.roles), default=1)
+    fitting = min(_VALUES_AT_ONCE // max(1, computed), _WORDS_AT_ONCE // words)
+    return min(ROWS_AT_ONCE, max(_FEWEST_ROWS, fitting))
 
 
 def _pieces(table: pa.Table, most: int) -> Iterator[pa.RecordBatch]:
     """Contiguous batches of bounded size."""
-    for start in range(0, table.num_rows, most):
-        yield from table.slice(start, most).combine_chunks().to_batches()
-
-
-def _admit(
-    rows: pa.RecordBatch, tag: StreamTag, watermark: int | None, report: TagReport
-) -> tuple[pa.RecordBatch, Array]:
-    """Count the rows, note the largest event time, leave out those that are late or have no time."""
-    report.rows += rows.num_rows
-    column = rows.column(tag.stream.time)
-    if column.null_count:
-        report.timeless += column.null_count
-        rows = rows.filter(column.is_valid())
-        column = rows.column(tag.stream.time)
-    times = pc.cast(column, pa.int64()).to_numpy(zero_copy_only=True)
-    if len(times) == 0:
-        return rows, times
-    newest = int(times.max())
-    report.max_time = newest if report.max_time is None else max(report.max_time, newest)
-    if watermark is not None and int(times.min()) < watermark:
-        on_time = times >= watermark
-        report.late += len(times) - int(on_time.sum())
-        return rows.filter(pa.array(on_time)), times[on_time]
-    return rows, times
+    for piece in cut_pieces([table], most):
+        yield from piece.combine_chunks().to_batches()
 
 
 def _fill_stores(tagged: Tagged, role: RoleTag) -> Iterator[Bucket]:
@@ -194,10 +179,9 @@ def _describe(low: int, high: int, times: Array, sets: Array) -> Part:
 
 def _write(tagged: Tagged, store: Store, parts: list[pa.RecordBatch], described: list[Part]) -> Bucket:
     task = tagged.task
-    name = task.new_file(store.id)
     schema = bucket_schema(parts[0].schema, epoch=task.batch, words=tagged.program.words)
-    size = write_bucket(Path(task.data) / name, schema, parts)
-    return Bucket(name, store.id, store.stream, task.batch, tuple(described), size)
+    file = write_file(task.data, task.new_file(store.id), schema, parts)
+    return Bucket(file.path, store.id, store.stream, task.batch, tuple(described), file.bytes)
 
 
 def _key_columns(store: Store, keys: Keys) -> list[tuple[str, pa.Array]]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from weft.kernels.bitset import from_words, to_words
-from weft.kernels.cells import Cells, split_groups
+from weft.kernels.cells import LAST, Cells, split_groups
 from weft.kernels.collect import RowBatch, collect
 from weft.kernels.evaluate import EvaluationError
 from weft.kernels.hash_space import hash_range
 from weft.kernels.keys import hash_keys
+from weft.kernels.session_index import SessionIndex, index_sessions
 from weft.plan.changelog import NO_SLOTS, Slots
-from weft.plan.expression import Expression, to_sql
+from weft.plan.expression import Expression
+from weft.plan.identity import identity
 from weft.plan.shared import SliceSide
 from weft.runtime.tagged import Keys, Tagged, rows_by_part, without_failing
 from weft.runtime.task import BatchTask, SliceTag
@@ -63,7 +64,7 @@ def _rows(tagged: Tagged, slices: SliceTag, sets: Array, users: Mapping[Expressi
             groups = [column.filter(pa.array(valid)) for column in groups]
     if len(wanted) == 0:
         return None
-    arguments = {to_sql(part): part for _, part in slices.store.accumulators}
+    arguments = {identity(part): part for _, part in slices.store.accumulators}
     columns = keys.values(tuple(arguments.values()))
     everything = len(wanted) == len(sets)
     return RowBatch(
@@ -81,8 +82,15 @@ def write_cells(cells: Cells, side: SliceSide, task: BatchTask, *, path: str, sp
     owner = np.searchsorted(lows, route_hashes(cells, side), side="right") - 1
     parts = split_groups(cells, owner, len(ranges))
     described = [_describe(part, *limits, span) for part, limits in zip(parts, ranges, strict=True)]
-    size = write_slices(Path(task.data) / path, parts, epoch=task.batch, words=cells.sets.shape[1])
-    return Bucket(path, side.store, side.stream, task.batch, tuple(described), size)
+    indexes = [index_of(part, side) for part in parts] if side.session else []
+    words = cells.sets.shape[1]
+    file = write_slices(task.data, path, parts, epoch=task.batch, words=words, indexes=indexes)
+    return Bucket(file.path, side.store, side.stream, task.batch, tuple(described), file.bytes)
+
+
+def index_of(cells: Cells, side: SliceSide) -> SessionIndex:
+    """How the cells of sessions are found again."""
+    return index_sessions(cells.group, cells.lanes[LAST], route_hashes(cells, side))
 
 
 def route_hashes(cells: Cells, side: SliceSide) -> Array:

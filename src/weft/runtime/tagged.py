@@ -35,6 +35,18 @@ class TagReport:
     failures: dict[int, str] = field(default_factory=dict)
     keys: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Rows and distinct keys of the largest bucket, by store and index: what selectivities are estimated from."""
+    ahead: int = 0
+    """Rows that were set aside because their event time is too far ahead."""
+    samples: list[dict[str, str | None]] = field(default_factory=list)
+    """A few of those."""
+    missed: int = 0
+    """Rows that came too late for some query over other streams, too, which did not wait for theirs."""
+    later: list[str] = field(default_factory=list)
+    """Buckets that no row of this batch is to meet."""
+    bad_files: tuple[str, ...] = ()
+    """Files that were set aside, each with the reason."""
+    bad_rows: int = 0
+    """Rows that were set aside, of files that were not."""
 
     def to_json(self) -> dict[str, Any]:
         """As it travels through the shuffle."""
@@ -46,6 +58,11 @@ class TagReport:
             "max_time": self.max_time,
             "failures": {str(slot): message for slot, message in self.failures.items()},
             "keys": self.keys,
+            "ahead": self.ahead,
+            "samples": self.samples,
+            "missed": self.missed,
+            "bad_files": self.bad_files,
+            "bad_rows": self.bad_rows,
         }
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from weft.kernels.close import SessionQuery, SlidingQuery
+from weft.kernels.close import SlidingQuery
 from weft.kernels.collect import Accumulator, Family
 from weft.kernels.pair_cells import PairPlan
 from weft.kernels.predicate_index import PredicateIndex, Want, build_index, opaque_predicates
+from weft.kernels.sessions import SessionQuery
 from weft.kernels.window_table import WindowTable
 from weft.optimize.combined import over_combinations
 from weft.optimize.gathered import gathering, session_aggregate_id
@@ -17,14 +18,16 @@ from weft.optimize.probed import source_of
 from weft.optimize.slices import session_slices
 from weft.optimize.weave import probed_stores
 from weft.plan.aggregate import Function
-from weft.plan.changelog import LiveQuery, Slots, slots_of
+from weft.plan.changelog import LiveQuery, Slots
 from weft.plan.expression import Expression, Opaque, columns_of, guard_opaque, to_sql
+from weft.plan.identity import identity
 from weft.plan.key import StoreId
 from weft.plan.probes import NO_PROBES, Input, ProbeForest, inputs_of
 from weft.plan.query import BoundQuery
 from weft.plan.shared import SessionJoin, SharedAggregate, SharedJoin, SharedPlan, SliceFamily, SliceStore, Store
 from weft.plan.stream import Stream
 from weft.plan.window import Sliding, to_micros
+from weft.runtime.returning import Passed, passed_of
 from weft.runtime.window_tables import join_windows, probe_windows
 from weft.state.bucket import Bucket
 
@@ -70,6 +73,8 @@ class StreamTag:
     opaque: tuple[Opaque, ...]
     guards: Mapping[str, tuple[tuple[int, str], ...]]
     """For each opaque key, by its text: the slots that need it, and on which rows each does."""
+    passed: tuple[Passed, ...] = ()
+    """For which queries over other streams, too, its rows can come too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +101,19 @@ class AggregateClose:
 
 @dataclass(frozen=True, slots=True)
 class SessionGather:
-    """A query of a session join: its gap, what combinations have to satisfy once so many of their members are chosen,
-    and what becomes of them: rows under the name of the join, or cells of `slices` under the name `source`."""
+    """A query of a session join: its sessions, what combinations have to satisfy once so many of their members are
+    chosen, and what becomes of them: rows under the name of the join, or cells of `slices` under the name `source`."""
 
-    slot: int
-    gap: int
+    sessions: SessionQuery
     inputs: tuple[Input, ...]
     conditions: tuple[tuple[int, Expression], ...]
     slices: SliceTag | None
     source: str
+
+    @property
+    def slot(self) -> int:
+        """Position in every query-set."""
+        return self.sessions.slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +137,6 @@ class Program:
     slices: Mapping[StoreId, SliceTag]
     aggregates: tuple[AggregateClose, ...]
     session_joins: tuple[SessionClose, ...]
-    joined_sessions: Mapping[tuple[str, ...], Slots]
-    """Slots of queries with sessions over several streams, by those streams."""
     probes: ProbeForest = NO_PROBES
     windows: Mapping[tuple[Input, Input], WindowTable] = field(default_factory=dict)
     """For a known and a probed input, the windows of all queries that join them by probe trees."""
@@ -145,10 +152,27 @@ class Program:
         return bool(self.aggregates or self.session_joins)
 
     def window_streams(self) -> frozenset[tuple[str, ...]]:
-        """The sets of streams whose common watermark ends windows."""
-        return frozenset(
-            (*(each.aggregate.streams for each in self.aggregates), *(each.streams for each in self.session_joins))
-        )
+        """The sets of streams whose common watermark ends windows, or decides what comes too late for a join."""
+        windows = (each.aggregate.streams for each in self.aggregates)
+        passed = (rule.names for tag in self.streams.values() for rule in tag.passed)
+        return frozenset((*windows, *(each.streams for each in self.session_joins), *passed))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInputs:
+    """What a batch reads: files by stream (name below the stream's directory, bytes), and micro-batches of DataFrames
+    by their number. Streams in `failing` cannot be read now: windows wait for them as if they had rows."""
+
+    files: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    failing: frozenset[str] = frozenset()
+
+    def names(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Names of the files, by stream."""
+        return tuple((stream, tuple(name for name, _ in files)) for stream, files in self.files)
+
+
+NO_INPUTS = BatchInputs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +194,9 @@ class BatchTask:
     """Streams without rows for so long that windows do not wait for them."""
     rebuild: frozenset[StoreId] = frozenset()
     """Stores of intermediate results that are to be made anew from what is stored."""
+    inputs: BatchInputs = NO_INPUTS
+    ahead: Mapping[str, int] = field(default_factory=dict)
+    """The latest event time that is taken, by stream, fixed when the batch began; no limit where there is none."""
 
     def new_file(self, kind: str, *, suffix: str = ".arrow") -> str:
         """A path below the data folder that no other task, attempt or call has."""
@@ -194,7 +221,6 @@ def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
         slices=slices,
         aggregates=aggregates,
         session_joins=session_joins,
-        joined_sessions=_joined_sessions(aggregates, session_joins),
         probes=plan.probes,
         windows=probe_windows(plan),
         probed_stores=probed_stores(plan.queries),
@@ -230,7 +256,8 @@ def _stream_tag(stream: Stream, plan: SharedPlan, slices: Mapping[StoreId, Slice
     for part in opaque.values():
         needed |= columns_of(part)
     columns = tuple(name for name in stream.schema.names() if name in needed)
-    return StreamTag(stream, columns, tuple(roles), tuple(opaque.values()), _key_guards(stream, plan))
+    guards, passed = _key_guards(stream, plan), passed_of(stream.name, plan.queries)
+    return StreamTag(stream, columns, tuple(roles), tuple(opaque.values()), guards, passed)
 
 
 def _is_of(store: SliceStore, stream: str, role: int) -> bool:
@@ -266,7 +293,7 @@ def _slice_tag(store: SliceStore, plan: SharedPlan) -> SliceTag:
         store=store,
         accumulators=_texts(store.accumulators),
         families=tuple(
-            Family(family.slots, _slice_windows(store, family), family.gap, _texts(family.accumulators))
+            Family(family.slots, _slice_windows(store, family), family.gap, _texts(family.accumulators), family.cuts)
             for family in store.families
         ),
         users=users,
@@ -303,7 +330,7 @@ def _combined_tags(slices: Mapping[StoreId, SliceTag], plan: SharedPlan) -> dict
 
 
 def _texts(accumulators: Iterable[tuple[Function, Expression]]) -> tuple[Accumulator, ...]:
-    return tuple(Accumulator(function, to_sql(argument)) for function, argument in accumulators)
+    return tuple(Accumulator(function, identity(argument)) for function, argument in accumulators)
 
 
 def _aggregate_close(aggregate: SharedAggregate, plan: SharedPlan) -> AggregateClose:
@@ -316,7 +343,7 @@ def _aggregate_close(aggregate: SharedAggregate, plan: SharedPlan) -> AggregateC
                 live.slot,
                 to_micros(live.query.sliding.size),
                 to_micros(live.query.sliding.slide),
-                live.record.start,
+                live.record.windows_from,
             )
             for live in queries
             if live.query.sliding is not None
@@ -329,7 +356,9 @@ def _aggregate_close(aggregate: SharedAggregate, plan: SharedPlan) -> AggregateC
 
 def _session_queries(queries: Iterable[LiveQuery]) -> tuple[SessionQuery, ...]:
     return tuple(
-        SessionQuery(live.slot, to_micros(live.query.session.gap)) for live in queries if live.query.session is not None
+        SessionQuery(live.slot, to_micros(session.gap), session.cut)
+        for live in queries
+        if (session := live.query.session) is not None
     )
 
 
@@ -341,17 +370,6 @@ def _pair_plan(query: BoundQuery) -> PairPlan:
         places.append((key.relation, used[key.relation]))
         used[key.relation] += 1
     return PairPlan(tuple(places), query.aggregation.calls)
-
-
-def _joined_sessions(
-    aggregates: Iterable[AggregateClose], joins: Iterable[SessionClose]
-) -> dict[tuple[str, ...], Slots]:
-    found: dict[tuple[str, ...], Slots] = {}
-    parts = [(each.aggregate.streams, [query.slot for query in each.sessions]) for each in aggregates]
-    for names, slots in (*parts, *((each.streams, [query.slot for query in each.queries]) for each in joins)):
-        if len(names) > 1 and slots:
-            found[names] = Slots(found.get(names, 0) | slots_of(slots))
-    return found
 
 
 def _session_close(join: SessionJoin, plan: SharedPlan) -> SessionClose:
@@ -368,8 +386,8 @@ def _session_gather(live: LiveQuery, join: SessionJoin, plan: SharedPlan) -> Ses
     if query.aggregation is not None:
         source = session_aggregate_id(query, join.id)
         slices = _slice_tag(session_slices(live, source), plan)
-    gap = to_micros(query.session.gap)
-    return SessionGather(live.slot, gap, gathered.inputs, gathered.conditions, slices, source)
+    sessions = SessionQuery(live.slot, to_micros(query.session.gap), query.session.cut)
+    return SessionGather(sessions, gathered.inputs, gathered.conditions, slices, source)
 
 
 def _probe_results(plan: SharedPlan) -> dict[int, tuple[str, tuple[Input, ...]]]:

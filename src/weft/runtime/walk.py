@@ -217,8 +217,8 @@ class _Walk:
         if len(found):
             path = self.task.new_file(f"w{self.partition}-{probe.id}")
             refs, found = self._numbered(found)
-            write_combinations(Path(self.task.data) / path, found, refs, times=True)
-            self.report.partials.append((Partial(probe.id, path, self._rebuild), to))
+            file = write_combinations(self.task.data, path, found, refs, times=True)
+            self.report.partials.append((Partial(probe.id, file.path, self._rebuild), to))
 
     def _write_result(self, source: str, found: Combinations) -> None:
         for each in self.program.probes.filters:
@@ -228,10 +228,9 @@ class _Walk:
         found = self._cells.take(source, found)
         if len(found):
             base = self.task.new_file(f"c{self.partition}-{source}", suffix="")
-            path = f"{base}.arrow"
             refs, found = self._numbered(with_copies(found, self.parts, self.task.data, base=base))
-            size = write_combinations(Path(self.task.data) / path, found, refs, times=False)
-            self.report.results.append(WindowResult(path, source, len(found), size, tuple(refs)))
+            file = write_combinations(self.task.data, f"{base}.arrow", found, refs, times=False)
+            self.report.results.append(WindowResult(file.path, source, len(found), file.bytes, tuple(refs)))
 
     def _write_stored(self, store: StoredJoin, start: Input | None, found: Combinations) -> None:
         """A bucket of intermediate results, with the keys it is probed by."""
@@ -242,12 +241,12 @@ class _Walk:
             indexes[place_id(owner, index)] = order_index(hashes, member.time, None if valid.all() else valid)
         path = self.task.new_file(f"s{self.partition}-{store.id}")
         refs, numbered = self._numbered(Combinations(found.members, found.sets))
-        size = write_combinations(Path(self.task.data) / path, numbered, refs, times=True, indexes=indexes)
+        file = write_combinations(self.task.data, path, numbered, refs, times=True, indexes=indexes)
         oldest = np.min([member.time for member in found.members], axis=0)
         slots = Slots(from_words(np.bitwise_or.reduce(found.sets, axis=0)))
         part = Part(0, LAST_HASH, len(found), int(oldest.min()), int(oldest.max()), slots)
         files = tuple(sorted({ref.path for ref in refs}))
-        bucket = Bucket(path, store.id, store.inputs[0].stream, self.task.batch, (part,), size, files)
+        bucket = Bucket(file.path, store.id, store.inputs[0].stream, self.task.batch, (part,), file.bytes, files)
         self.report.stored.append(Fresh(bucket, start))
 
     def _numbered(self, found: Combinations) -> tuple[list[PartRef], Combinations]:

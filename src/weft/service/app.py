@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -50,11 +51,32 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.host.on_batch = bell.ring
     app.state.streaming = streaming = Streaming(service, bell)
     service.host.start()
+    service.budgets.start()
     try:
         yield
     finally:
         streaming.stop()
-        await asyncio.to_thread(service.host.stop)
+        service.budgets.stop()
+        streaming.workers.stop()
+        await _in_a_thread(service.host.stop)
+
+
+async def _in_a_thread(function: Callable[[], None]) -> None:
+    """Run something in a thread that no other work keeps it waiting for, and that no exit waits for."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:
+            failures.append(error)
+        loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=run, name="weft-stop", daemon=True).start()
+    await done.wait()
+    if failures:
+        raise failures[0]
 
 
 async def _dashboard() -> Response:

@@ -36,6 +36,7 @@ class NewStream(TypedDict):
     path: NotRequired[str]
     schema: NotRequired[str]
     lateness: NotRequired[str]
+    max_ahead: NotRequired[str]
     options: NotRequired[dict[str, str]]
 
 
@@ -97,8 +98,14 @@ class Client:
     # ---- queries
 
     def queries(self, state: str = "live") -> list[Query]:
-        """Queries that are "live" (or pending), "ended", or "all"."""
-        return cast("list[Query]", self._ask("GET", "/v1/queries", params={"state": state})["queries"])
+        """Queries that are "live" (or pending), "ended", or "all"; as many requests as it takes."""
+        found, after, more = list["Query"](), 0, True
+        while more:
+            params = {"state": state} | ({"after": str(after)} if after else {})
+            page = self._ask("GET", "/v1/queries", params=params)
+            found += page["queries"]
+            after, more = page.get("cursor", 0), page.get("more", False)
+        return found
 
     def query(self, name: str) -> Query:
         """The query of this name."""
@@ -116,6 +123,10 @@ class Client:
     def drop(self, name: str) -> Query:
         """End a query; rows committed before stay readable."""
         return cast("Query", self._ask("DELETE", _of(name)))
+
+    def resume_sink(self, name: str) -> Query:
+        """Let a query's sink that has failed go on with the rows that are kept; the gap is noted."""
+        return cast("Query", self._ask("POST", _of(name) + "/sink/resume"))
 
     def explain(self, name: str) -> Explained:
         """A query's part of the shared plan."""
@@ -146,6 +157,15 @@ class Client:
     def add_stream(self, stream: NewStream) -> Stream:
         """Declare a stream; for administrators."""
         return cast("Stream", self._ask("POST", "/v1/streams", body=stream))
+
+    def drop_stream(self, name: str, *, cascade: bool = False) -> Stream:
+        """Remove a stream, with `cascade` also the queries that read it; for administrators."""
+        params = {"cascade": "true"} if cascade else {}
+        return cast("Stream", self._ask("DELETE", "/v1/streams/" + quote(name, safe=""), params=params))
+
+    def set_watermark(self, stream: str, time: str) -> Stream:
+        """Set a stream's watermark back; for administrators."""
+        return cast("Stream", self._ask("POST", f"/v1/streams/{quote(stream, safe='')}/watermark", body={"time": time}))
 
     def plan(self) -> Plan:
         """The shared plan."""

@@ -8,14 +8,54 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
-from weft.errors import InvalidSetting
+from weft.errors import InvalidSetting, WeftError
+from weft.plan.paths import has_scheme
+from weft.plan.stream import Format
+from weft.service.secrets import is_reference, references
+from weft.sql import parse_duration
 
 _LARGEST_TOKEN = 1024
 _SMALLEST_TOKEN = 8
 
+
+def _local(value: Any) -> Any:
+    """A path before it is one: `Path` would make "s3a:/bucket" of "s3a://bucket", a folder of this machine."""
+    if isinstance(value, str | Path) and has_scheme(str(value)):
+        raise ValueError("it has a scheme, but only local paths work here: mount what is elsewhere")
+    return value
+
+
+def _duration(value: str) -> str:
+    try:
+        positive = parse_duration(value).total_seconds() > 0
+    except WeftError as error:
+        raise ValueError(error.message) from None
+    if not positive:
+        raise ValueError("it must be longer than nothing")
+    return value
+
+
+def _reference(value: str) -> str:
+    if not is_reference(value):
+        raise ValueError("give env:NAME or file:/path")
+    return value
+
+
 Count = Annotated[int, Field(ge=1)]
+LocalPath = Annotated[Path, BeforeValidator(_local)]
+Duration = Annotated[str, AfterValidator(_duration)]
+Reference = Annotated[str, AfterValidator(_reference)]
 TenantName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
 
 
@@ -24,28 +64,39 @@ class _Section(BaseModel):
 
 
 class ServerSection(_Section):
-    """Where the service listens, and where it may write for users."""
+    """Where the service listens, where it may write for users, and what streams declared over HTTP may read."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
-    sinks: Path | None = None
+    sinks: LocalPath | None = None
+    inputs: tuple[LocalPath, ...] = ()
+    addresses: tuple[str, ...] = ()
+    secrets: tuple[Reference, ...] = ()
+    connections: Count = 512
+    stop_timeout: Duration = "30 seconds"
 
 
 class EngineSection(_Section):
     """The engine: see `weft.Engine`."""
 
-    path: Path
+    path: LocalPath
     trigger: str = "1 second"
     partitions: Count | None = None
-    keep_results: str | None = None
+    keep_results: str = "24 hours"
+    keep_bytes: str | int = "auto"
+    sink_backlog: str | int = "10 GB"
+    sink_patience: str = "24 hours"
+    batch_limit: Duration = "10 minutes"
 
 
 class SparkSection(_Section):
-    """Spark: where it runs, its settings, and where what it prints goes."""
+    """Spark: where it runs, its settings, where what it prints goes, and which variables of the environment its
+    processes inherit although they look like secrets."""
 
     master: str = ""
     log: Path | None = None
     settings: dict[str, str] = Field(default_factory=dict)
+    pass_env: tuple[str, ...] = ()
 
 
 class StreamSpec(_Section):
@@ -59,9 +110,15 @@ class StreamSpec(_Section):
     lateness: str = "0 seconds"
     retain: str | None = None
     idle_timeout: str = "5 minutes"
+    max_ahead: str = "1 hour"
     max_files_per_batch: Count | None = None
     on_bad_file: str = "quarantine"
     options: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether weft decodes it itself."""
+        return self.format in tuple(Format)
 
 
 class Limits(_Section):
@@ -70,6 +127,10 @@ class Limits(_Section):
     live_queries: Count | None = None
     creates_per_minute: Count | None = None
     result_rows_per_second: Count | None = None
+    what_if_per_minute: Count | None = None
+    connections: Count | None = None
+    state_bytes: Count | None = None
+    matches_per_batch: Count | None = None
 
     def over(self, general: Limits) -> Limits:
         """These, and those of everybody where there are none."""
@@ -84,6 +145,7 @@ class TenantSection(Limits):
     token_file: Path | None = None
     token_env: str | None = None
     admin: bool = False
+    streams: tuple[str, ...] | None = None
 
     @model_validator(mode="after")
     def _one_token(self) -> Self:
@@ -107,12 +169,22 @@ class Config(_Section):
     limits: Limits = Limits()
     tenants: tuple[TenantSection, ...] = ()
 
+    @property
+    def secret_variables(self) -> tuple[str, ...]:
+        """Variables of the environment that Spark's processes never inherit: tokens, and secrets of streams."""
+        named = [*self.server.secrets, *(value for stream in self.streams for value in references(stream.options))]
+        tokens = [tenant.token_env for tenant in self.tenants if tenant.token_env is not None]
+        return (*tokens, *(each.removeprefix("env:") for each in named if each.startswith("env:")))
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         for kind, names in (("stream", [s.name for s in self.streams]), ("tenant", [t.name for t in self.tenants])):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f'{kind} "{twice[0]}" is there twice')
+        remote = next((s.name for s in self.streams if s.is_own and s.path is not None and has_scheme(s.path)), None)
+        if remote is not None:
+            raise ValueError(f'stream "{remote}": its path has a scheme, but weft reads local paths only: mount it')
         if not self.tenants and not is_loopback(self.server.host):
             raise ValueError(
                 f'server.host is "{self.server.host}", which others can reach, but there are no tenants: '
@@ -166,20 +238,27 @@ def _absolute(config: Config, folder: Path) -> Config:
 
     streams = tuple(
         stream
-        if stream.path is None or "://" in stream.path
+        if stream.path is None or has_scheme(stream.path)
         else stream.model_copy(update={"path": str(at(Path(stream.path)))})
         for stream in config.streams
     )
     tenants = tuple(tenant.model_copy(update={"token_file": at(tenant.token_file)}) for tenant in config.tenants)
     return config.model_copy(
         update={
-            "server": config.server.model_copy(update={"sinks": at(config.server.sinks)}),
+            "server": config.server.model_copy(
+                update={"sinks": at(config.server.sinks), "inputs": tuple(map(at, config.server.inputs))}
+            ),
             "engine": config.engine.model_copy(update={"path": at(config.engine.path)}),
             "spark": config.spark.model_copy(update={"log": at(config.spark.log)}),
             "streams": streams,
             "tenants": tenants,
         }
     )
+
+
+def seconds_of(duration: str) -> float:
+    """A duration of the configuration in seconds."""
+    return parse_duration(duration).total_seconds()
 
 
 def token_of(tenant: TenantSection) -> str:

@@ -25,8 +25,10 @@ _STATUS: tuple[tuple[type[WeftError], HTTPStatus], ...] = (
     (errors.ResultsGone, HTTPStatus.GONE),
     (errors.InvalidRequest, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.QuotaExceeded, HTTPStatus.TOO_MANY_REQUESTS),
+    (errors.StreamInUse, HTTPStatus.CONFLICT),
     (errors.EngineStopped, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.BatchFailed, HTTPStatus.SERVICE_UNAVAILABLE),
+    (errors.SourceUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.DiskFull, HTTPStatus.INSUFFICIENT_STORAGE),
     (errors.QueryError, HTTPStatus.BAD_REQUEST),
     (errors.QueryFailed, HTTPStatus.BAD_REQUEST),
@@ -90,5 +92,6 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    _log.error("request failed", extra={"path": request.url.path, "error": type(error).__name__}, exc_info=error)
+    reason = f"{request.method} {request.url.path}: {type(error).__name__}: {error}"
+    _log.error(f"request failed: {reason}", extra={"path": request.url.path}, exc_info=error)
     return answer(InternalError("the request failed because of a bug in weft", hint="The service's log has more."))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from weft.engine import Query
-from weft.engine.core import Core
+from weft.engine.leases import kept_from
 from weft.errors import QueryFailed, ResultsGone
 from weft.service.bell import Bell
 from weft.service.quotas import throttled
@@ -16,12 +16,11 @@ from weft.service.rows import Cursor, Rows, batches_with_rows
 from weft.service.service import Service
 from weft.service.tenants import Tenant
 from weft.service.views import columns_of
+from weft.service.workers import Workers
 
 BEAT = 15.0
 """Seconds after which a connection on which nothing happens says so."""
 _LONGEST_PAUSE = 5.0
-_FAR = 1000
-"""Batches."""
 _ENDED = ("dropped", "failed")
 
 
@@ -39,11 +38,11 @@ HEARTBEAT = ": still here\n\n"
 
 
 class Followers:
-    """All who follow queries; lives in one event loop."""
+    """All who follow queries; lives in one event loop, which never waits for the engine's lock itself."""
 
-    def __init__(self, service: Service, bell: Bell) -> None:
-        self._service, self._bell = service, bell
-        self._reading: dict[tuple[str, int], asyncio.Task[Rows]] = {}
+    def __init__(self, service: Service, bell: Bell, workers: Workers) -> None:
+        self._service, self._bell, self._workers = service, bell, workers
+        self._reading: dict[tuple[str, Cursor], asyncio.Task[Rows]] = {}
         self.count = 0
         self.stopped = False
 
@@ -53,23 +52,26 @@ class Followers:
         self.count += 1
         try:
             # With the cursor it begins at: who began with "now" and is cut off before the first rows misses none.
-            yield event("columns", columns_of(core.roster.bound_query(query.id)), id_=str(cursor))
+            bound = await self._workers.look(core.roster.bound_query, query.id)
+            yield event("columns", columns_of(bound), id_=str(cursor))
             while not self.stopped:
                 rung, state = self._bell.rung, query.state
                 try:
-                    batches, following = await _look(core, query, cursor)
-                    for batch in batches:
-                        async for text in self._rows(tenant, query, batch=batch, skip=cursor.skip_in(batch)):
+                    ahead = await self._workers.look(batches_with_rows, core, query, cursor)
+                    for batch in ahead.batches:
+                        async for text in self._rows(tenant, query, Cursor(batch, cursor.skip_in(batch))):
                             yield text
                         cursor = Cursor(batch + 1)
                 except ResultsGone as gone:
                     yield event("gap", {"message": gone.message})
-                    cursor = Cursor(max(cursor.batch + 1, self._oldest()))
+                    cursor = Cursor(max(cursor.batch + 1, await self._workers.look(self._oldest)))
                     continue
                 except QueryFailed as failure:
                     yield event("end", {"state": "failed", "error": failure.detail or failure.message})
                     return
-                cursor = max(cursor, Cursor(following))
+                cursor = max(cursor, Cursor(ahead.following))
+                if ahead.more:
+                    continue
                 if state in _ENDED:
                     yield event("end", {"state": state, "error": query.error})
                     return
@@ -78,40 +80,35 @@ class Followers:
         finally:
             self.count -= 1
 
-    async def _rows(self, tenant: Tenant, query: Query, *, batch: int, skip: int) -> AsyncIterator[str]:
-        rows, said = await self._read(query, batch), False
-        for behind, texts in rows.pieces(skip):
+    async def _rows(self, tenant: Tenant, query: Query, at: Cursor) -> AsyncIterator[str]:
+        batch, said = at.batch, False
+        while at.batch == batch:
+            rows = await self._read(tenant, query, at)
+            at = rows.behind
+            if not rows.texts:
+                continue
             while (wait := self._service.quotas.wait_for_rows(tenant)) > 0:
                 if not said:
                     yield event("throttled", {"message": throttled(tenant)})
                 said = True
                 await asyncio.sleep(min(wait, _LONGEST_PAUSE))
-            self._service.quotas.give_rows(tenant, len(texts))
-            yield raw_event("rows", rows_text(batch, texts), id_=str(behind))
+            self._service.quotas.give_rows(tenant, len(rows.texts))
+            yield raw_event("rows", rows_text(batch, rows.texts), id_=str(at))
+            await asyncio.sleep(0)  # a reader that has left is noticed before more is sent to nobody
 
-    async def _read(self, query: Query, batch: int) -> Rows:
+    async def _read(self, tenant: Tenant, query: Query, at: Cursor) -> Rows:
         """One reader for all who wait for the same rows."""
-        key = (query.id, batch)
+        key = (query.id, at)
         task = self._reading.get(key)
         if task is None:
-            task = asyncio.create_task(asyncio.to_thread(self._service.reader.batch, query, batch))
+            task = asyncio.create_task(self._workers.read(tenant, self._service.reader.rows, query, at))
             self._reading[key] = task
             task.add_done_callback(lambda _: self._reading.pop(key, None))
         # A reader that leaves must not take the others' rows along.
         return await asyncio.shield(task)
 
     def _oldest(self) -> int:
-        core = self._service.engine.core
-        with core.lock:
-            results = core.inventory.results
-            return results[0].batch if results else core.next_batch
-
-
-async def _look(core: Core, query: Query, cursor: Cursor) -> tuple[list[int], int]:
-    """Batches to read from; a look far back takes a while, which nobody else who follows should feel."""
-    if core.next_batch - cursor.batch > _FAR:
-        return await asyncio.to_thread(batches_with_rows, core, query, cursor)
-    return batches_with_rows(core, query, cursor)
+        return kept_from(self._service.engine.core)
 
 
 def rows_text(batch: int, texts: Sequence[str]) -> str:

@@ -4,55 +4,43 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from enum import StrEnum
-from pathlib import Path
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 from weft.engine import Engine
-from weft.engine.registry import check_name
-from weft.engine.streams import files
-from weft.errors import DuplicateStream, EngineStopped, InvalidStream, WeftError
-from weft.plan.stream import Format, Stream
+from weft.errors import BatchFailed, DuplicateStream, EngineStopped, InvalidStream, WeftError
+from weft.plan.stream import Stream
+from weft.runtime.alive import java_status, kill_java
 from weft.runtime.failures import to_user_error
 from weft.runtime.session import local_session
-from weft.runtime.sources import open_frame
-from weft.service.config import Config, StreamSpec
+from weft.service.added import check_added, read_added, write_added
+from weft.service.config import Config, StreamSpec, seconds_of
+from weft.service.declare import declare
+from weft.service.health import Pulse, Standing, State, look_at
 from weft.service.listen import ADDRESS_FILE
 from weft.service.observer import Observer
+from weft.service.secrets import Secrets
 from weft.state.directory import Directory
 
 _log = logging.getLogger("weft.service")
 _LOOK_EVERY = 0.5
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before an engine that failed is started again: at first, and after many failures in a row."""
-_ADDED = "added-streams.json"
-"""Streams that came over HTTP, as they were asked for: what Spark reads cannot be had again from the engine."""
-
-
-class State(StrEnum):
-    """How the engine is."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    FAILED = "failed"
-    STOPPING = "stopping"
+_START_PATIENCE = 300.0
+_SILENCE = 60.0
+"""Seconds without a look at the engine after which it does not answer."""
 
 
 class Host(Protocol):
     """What a service needs of whoever has the engine."""
 
     on_batch: Callable[[], None]
-    """Called after every batch."""
+    """Called after every batch, and when the engine's state has changed."""
 
     @property
-    def state(self) -> State:
-        """How the engine is."""
-
-    @property
-    def error(self) -> WeftError | None:
-        """Why it does not run."""
+    def standing(self) -> Standing:
+        """How the engine is; never waits."""
 
     @property
     def engine(self) -> Engine:
@@ -64,6 +52,9 @@ class Host(Protocol):
 
     def add_stream(self, spec: StreamSpec) -> Stream:
         """Declare a stream."""
+
+    def drop_stream(self, name: str, *, cascade: bool) -> None:
+        """Remove a stream; with `cascade`, its queries too."""
 
     def start(self) -> None:
         """The service begins."""
@@ -81,18 +72,20 @@ class Visitor:
         self.observer = Observer(engine, on_batch=lambda: self.on_batch())  # noqa: PLW0108 set later
 
     @property
-    def state(self) -> State:
-        """How the engine is."""
-        return State.FAILED if self.engine.error is not None else State.RUNNING
-
-    @property
-    def error(self) -> WeftError | None:
-        """Why it does not run."""
-        return self.engine.error
+    def standing(self) -> Standing:
+        """How the engine is; whoever runs it may do so batch by batch."""
+        health, error = self.engine.health(), self.engine.error
+        stopped = State.RUNNING if error is None else State.FAILED
+        state = {"failing": State.FAILING, "stuck": State.STUCK, "stopped": stopped}.get(health.state, State.RUNNING)
+        return Standing(state, None if state is State.RUNNING else error, health.failures)
 
     def add_stream(self, spec: StreamSpec) -> Stream:
         """Declare a stream."""
-        return declare(self.engine, spec)
+        return declare(self.engine, spec, Secrets())
+
+    def drop_stream(self, name: str, *, cascade: bool) -> None:
+        """Remove a stream; with `cascade`, its queries too."""
+        self.engine.drop_stream(name, cascade=cascade)
 
     def start(self) -> None:
         """Begin to look on."""
@@ -106,43 +99,51 @@ class Visitor:
 class EngineHost:
     """Opens the engine in a thread of its own, so that the service answers meanwhile; starts it again if it fails."""
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        address: str = "",
-    ) -> None:
+    def __init__(self, config: Config, *, address: str = "", secrets: Secrets | None = None) -> None:
         """`address` is where the service is reached, for those who only know the state directory."""
         self._config = config
         self._address = address
+        self._secrets = secrets or Secrets()
         self.on_batch: Callable[[], None] = lambda: None
         self.on_hopeless: Callable[[], object] = lambda: None
-        """Called if the engine cannot be opened at all."""
+        """Called if there is no engine to go on with: it cannot be opened, or its Java process has ended."""
         self._engine: Engine | None = None
         self._observer: Observer | None = None
         self._stop = threading.Event()
         self._streams_lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="weft-engine", daemon=True)
-        self.state = State.STARTING
-        self.error: WeftError | None = None
-        """Why it does not run."""
+        self._pulse = Pulse(batch_limit=seconds_of(config.engine.batch_limit))
+        self._started = self._stopping = False
+        self._looks_by = float("inf")
+        """When, at the latest, the thread will have looked at the engine again."""
         self.hopeless: WeftError | None = None
-        """Why it could not be opened at all."""
+        """Why there is no engine to go on with."""
 
     def start(self) -> None:
         """Begin to open the engine."""
         self._thread.start()
 
     @property
+    def standing(self) -> Standing:
+        """How the engine is; one that the thread waits for too long does not answer."""
+        standing = self._pulse.standing
+        if self._stopping:
+            return replace(standing, state=State.STOPPING, next_try=None)
+        silent = standing.state in (State.RUNNING, State.FAILING) and time.monotonic() > self._looks_by
+        error = EngineStopped("the engine does not answer", hint="Look at Spark's log; restart the service.")
+        return replace(standing, state=State.STUCK, error=error) if silent else standing
+
+    @property
     def engine(self) -> Engine:
         """The engine; raises EngineStopped while there is none, or none any more."""
-        if self._engine is None or self.state is State.STOPPING:
+        if self._engine is None or self.standing.state in (State.STOPPING, State.FAILED):
             raise self._stopped()
         return self._engine
 
     def _stopped(self) -> EngineStopped:
-        reason = f": {self.error.message}" if self.error is not None else ""
-        return EngineStopped(f"the engine is {self.state}{reason}", hint="Ask /ready for its state.")
+        standing = self.standing
+        reason = f" ({standing.error.code})" if standing.error is not None else ""
+        return EngineStopped(f"the engine is {standing.state}{reason}", hint="Ask /ready for its state.")
 
     @property
     def observer(self) -> Observer:
@@ -157,115 +158,191 @@ class EngineHost:
         with self._streams_lock:
             if (known := engine.core.streams.get(spec.name)) is not None:
                 raise DuplicateStream(f'stream "{known.name}" exists already', hint="Choose another name.")
-            stream = declare(engine, spec)
-            directory = engine.core.directory
-            added = directory.read_json(_ADDED) or []
-            directory.write_json([*added, spec.model_dump(by_alias=True)], _ADDED)
+            stream = declare(engine, spec, self._secrets)
+            write_added(engine.core.directory, [*read_added(engine.core.directory), spec])
             return stream
+
+    def drop_stream(self, name: str, *, cascade: bool) -> None:
+        """Remove a stream for good; one of the configuration file would come back with the next start."""
+        engine = self.engine
+        with self._streams_lock:
+            if any(spec.name == name for spec in self._config.streams):
+                raise InvalidStream(
+                    f'stream "{name}" is declared in the configuration file',
+                    hint="Remove it there, restart the service, and drop it then.",
+                )
+            engine.drop_stream(name, cascade=cascade)
+            directory = engine.core.directory
+            write_added(directory, [spec for spec in read_added(directory) if spec.name != name])
 
     def stop(self) -> None:
         """Finish the batch that runs, deliver what is committed, and give the state directory up."""
-        self.state = State.STOPPING
+        self._stopping = True
         self._stop.set()
         self._thread.join()
-        if self._engine is not None:
-            with suppress(OSError):
-                self._engine.core.directory.path(ADDRESS_FILE).unlink(missing_ok=True)
-            if self._observer is not None:
-                self._observer.stop()
-            spark = self._engine.spark
-            self._engine.stop()
-            spark.stop()
-            _log.info("engine stopped", extra={"batch": self._engine.core.next_batch})
+        engine = self._engine
+        if engine is None:
+            return
+        with suppress(OSError):
+            engine.core.directory.path(ADDRESS_FILE).unlink(missing_ok=True)
+        if self._observer is not None:
+            self._observer.stop()
+        if java_status() is not None:
+            engine.core.directory.close()  # nothing else of the engine works any more, and nothing else is needed
+            return
+        spark = engine.spark
+        engine.stop()
+        spark.stop()
+        _log.info("engine stopped", extra={"batch": engine.core.next_batch})
+
+    def kill(self) -> None:
+        """End Spark at once, with whatever runs in it."""
+        kill_java()
 
     # ---- what its thread does
 
     def _run(self) -> None:
         try:
-            engine = self._open()
-            self._observer = Observer(engine, on_batch=self.on_batch)
+            engine = open_engine(self._config, self._secrets)
+            self._observer = Observer(engine, on_batch=lambda: self.on_batch())  # noqa: PLW0108 set later
             self._observer.start()
             self._engine = engine
             engine.core.directory.write_json({"address": self._address}, ADDRESS_FILE)
             self._start(engine)
         except Exception as error:
-            self._failed(error)
-            self.hopeless = self.error
-            self.on_hopeless()
+            self._give_up(_told(error))
             return
-        pause = _FIRST_PAUSE
         while not self._stop.wait(_LOOK_EVERY):
-            if engine.running:
-                pause = _FIRST_PAUSE if engine.summaries else pause
-                continue
-            self._failed(engine.error or EngineStopped("the streaming query has ended"))
-            if self._stop.wait(pause):
+            if (status := java_status()) is not None:
+                self._give_up(_java_ended(status))
                 return
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            if not self._look(engine):
+                return
+
+    def _look(self, engine: Engine) -> bool:
+        """One look at the engine, which is started again if it has failed; False if the service stops meanwhile."""
+        self._looks_by = time.monotonic() + _SILENCE
+        try:
+            if engine.core.streams and not self._started:
+                self._start(engine)  # the first stream has come
+            if engine.running or not self._started:
+                self._tell(self._pulse.standing, self._pulse.seen(look_at(engine)))
+                return True
+            failure: Exception = engine.error or EngineStopped("the streaming query has ended")
+        except Exception as error:  # Java does not answer, or not as it should
+            failure = error
+        return self._start_again(engine, failure)
+
+    def _start_again(self, engine: Engine, failure: Exception) -> bool:
+        """Start a failed engine after a pause, which is longer with every failure in a row."""
+        while java_status() is None:
+            pause = self._failed(_told(failure))
+            if self._stop.wait(pause):
+                return False
             try:
                 self._start(engine)
+                return True
             except Exception as error:
-                self._failed(error)
-
-    def _open(self) -> Engine:
-        config = self._config.engine
-        Directory.open(config.path).close()  # a path that is in use is said before Spark is started
-        spark_config = self._config.spark
-        spark = local_session(log=spark_config.log, master=spark_config.master, settings=spark_config.settings)
-        try:
-            engine = Engine(config.path, partitions=config.partitions, spark=spark, keep_results=config.keep_results)
-            try:
-                added = [StreamSpec.model_validate(each) for each in engine.core.directory.read_json(_ADDED) or []]
-                for spec in (*self._config.streams, *added):
-                    declare(engine, spec)
-            except BaseException:
-                engine.stop()
-                raise
-        except BaseException:
-            spark.stop()
-            raise
-        return engine
+                failure = error
+        return True  # the next look sees that Java has ended
 
     def _start(self, engine: Engine) -> None:
+        self._looks_by = time.monotonic() + _START_PATIENCE
         if engine.core.streams:
             engine.start(self._config.engine.trigger)
-        self.state, self.error = State.RUNNING, None
+            self._started = True
+        self._pulse.started(engine.core.next_batch)
         _log.info("engine started", extra={"batch": engine.core.next_batch, "queries": len(engine.core.roster.live)})
 
-    def _failed(self, error: Exception) -> None:
-        self.error = error if isinstance(error, WeftError) else to_user_error(error, 0)
-        if self.state is not State.STOPPING:
-            self.state = State.FAILED
-        _log.error("engine failed", extra={"code": self.error.code, "error": self.error.message})
-
-
-def declare(engine: Engine, spec: StreamSpec) -> Stream:
-    """Declare a stream as a configuration says it; what is not a format of weft's is one of Spark's."""
-    check_name("stream", spec.name)
-    return engine.stream(
-        spec.name,
-        _source(engine, spec),
-        time=spec.time,
-        lateness=spec.lateness,
-        retain=spec.retain,
-        idle_timeout=spec.idle_timeout,
-    )
-
-
-def _source(engine: Engine, spec: StreamSpec) -> Any:
-    if spec.format not in tuple(Format):
-        return open_frame(
-            engine.spark, spec.name, format=spec.format, path=spec.path, schema=spec.schema_, options=spec.options
+    def _failed(self, error: WeftError) -> float:
+        """Note a failure; the seconds to wait before the next try."""
+        if self._stop.is_set():
+            return 0.0
+        pause = self._pulse.failed(error)
+        self._looks_by = time.monotonic() + pause + _SILENCE
+        failures = self._pulse.standing.failures
+        _log.error(
+            f"engine failed: {_in_a_line(error)}; failure {failures} in a row, next try in {pause:g} s",
+            extra={"code": error.code, "error": error.message, "detail": error.detail, "failures": failures},
         )
-    if spec.path is None:
-        raise InvalidStream(f'stream "{spec.name}" of {spec.format} files has no path', hint="Say where they are.")
-    if spec.schema_ is not None:
-        Path(spec.path).mkdir(parents=True, exist_ok=True)  # files may come later
-    return files(
-        spec.path,
-        format=spec.format,
-        schema=spec.schema_,
-        max_files_per_batch=spec.max_files_per_batch,
-        options=spec.options,
-        on_bad_file=spec.on_bad_file,
+        self.on_batch()
+        return pause
+
+    def _tell(self, before: Standing, now: Standing) -> None:
+        """Say in the log, and to those who follow, that the state has changed."""
+        if before.state is now.state:
+            return
+        if now.state is State.RUNNING:
+            _log.info(f"engine is running again; it was {before.state}")
+        else:
+            reason = "" if now.error is None else _in_a_line(now.error)
+            _log.error(f"engine is {now.state}: {reason}", extra={"state": now.state.value})
+        self.on_batch()
+
+    def _give_up(self, error: WeftError) -> None:
+        if self._stop.is_set():
+            return
+        self.hopeless = error
+        self._pulse.ended(error)
+        _log.error(f"engine failed for good: {_in_a_line(error)}", extra={"code": error.code, "error": error.message})
+        self.on_hopeless()
+
+
+def open_engine(config: Config, secrets: Secrets) -> Engine:
+    """The engine of a configuration with its streams, not started yet."""
+    settings = config.engine
+    Directory.open(settings.path).close()  # a path that is in use is said before Spark is started
+    spark = local_session(
+        log=config.spark.log,
+        master=config.spark.master,
+        settings=config.spark.settings,
+        secrets=config.secret_variables,
+        pass_env=config.spark.pass_env,
+    )
+    try:
+        engine = Engine(
+            settings.path,
+            partitions=settings.partitions,
+            spark=spark,
+            keep_results=settings.keep_results,
+            keep_bytes=settings.keep_bytes,
+            sink_backlog=settings.sink_backlog,
+            sink_patience=settings.sink_patience,
+            batch_limit=settings.batch_limit,
+        )
+        try:
+            check_added(engine.core.directory)
+            for spec in config.streams:
+                declare(engine, spec, secrets)
+            for spec in read_added(engine.core.directory):
+                try:
+                    declare(engine, spec, secrets)
+                except WeftError as error:  # nobody can mend it in the configuration, and others must not wait for it
+                    engine.lose_stream(spec.name, error)
+        except BaseException:
+            engine.stop()
+            raise
+    except BaseException:
+        spark.stop()
+        raise
+    return engine
+
+
+def _told(error: Exception) -> WeftError:
+    if isinstance(error, WeftError):
+        return error
+    found = to_user_error(error, 0)  # it was no batch
+    return EngineStopped("Spark cannot go on", detail=found.detail) if isinstance(found, BatchFailed) else found
+
+
+def _in_a_line(error: WeftError) -> str:
+    return f"{error.message} [{error.code}]" + (f": {error.detail}" if error.detail else "")
+
+
+def _java_ended(status: int) -> WeftError:
+    how = f"it was killed by signal {-status}" if status < 0 else f"its exit status is {status}"
+    return EngineStopped(
+        f"the Java process that Spark runs in has ended: {how}",
+        detail="What was committed is safe.",
+        hint="Look at the file of spark.log for the reason, and start the service again: it continues where it was.",
     )

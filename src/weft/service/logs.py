@@ -31,7 +31,13 @@ def log_to(stream: TextIO) -> None:
     """Send what weft and the server log to a stream; requests are not logged, so no token can be."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    for name, level in (("weft", logging.INFO), ("uvicorn", logging.WARNING)):
+    for name, level in (("weft", logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
+    logging.getLogger("asyncio").addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not that a client has closed its connection, which asyncio says for every write after it."""
+    return not record.getMessage().startswith("socket.send() raised exception")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from weft.engine import BatchSummary, Engine
 from weft.engine.counts import count_rows
 from weft.engine.graph import rates_through, rows_through
+from weft.errors import ResultsGone
 from weft.plan.changelog import LiveQuery, QueryId
 from weft.runtime.read import Reading, plan_reading
 from weft.state.journal import Manifest
@@ -22,6 +23,9 @@ from weft.state.journal import Manifest
 _log = logging.getLogger("weft.service")
 KEPT_BATCHES = 120
 KEPT_POINTS = 60
+KEPT_COUNTS = 30
+MOST_PAIRS = 20_000_000
+"""That are counted: those of a batch are read together."""
 RECENT = 5
 """Batches over which rates are taken."""
 _PATIENCE = 0.5
@@ -70,6 +74,18 @@ class StreamFigures:
     rows_per_second: float
     late: int
     bad_files: int
+    ahead: int = 0
+    missed: int = 0
+    bad_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Result rows of the live queries in one batch; None where they were not counted. `through` is by operator."""
+
+    batch: int
+    queries: Mapping[QueryId, int | None]
+    through: Mapping[str, int]
 
 
 class Observer:
@@ -82,6 +98,7 @@ class Observer:
         self._first = self._seen = engine.core.next_batch
         self._batches: deque[BatchFigures] = deque(maxlen=KEPT_BATCHES)
         self._through: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=RECENT + 1)
+        self._counted: deque[Counted] = deque(maxlen=KEPT_COUNTS)
         self._queries: dict[QueryId, QueryFigures] = {}
         self._streams: dict[str, Counter[str]] = {}
         self._live: dict[QueryId, LiveQuery] = {}
@@ -124,7 +141,13 @@ class Observer:
         with self._lock:
             totals = self._streams.get(name, Counter())
             rate = rates_through(list(self._through)).get(f"stream:{name}", 0.0)
-        return StreamFigures(totals["rows"], rate, totals["late"], totals["bad_files"])
+        rows, late, bad = totals["rows"], totals["late"], totals["bad_files"]
+        return StreamFigures(rows, rate, late, bad, totals["ahead"], totals["missed"], totals["bad_rows"])
+
+    def counted(self) -> list[Counted]:
+        """Result rows of the last batches, newest last."""
+        with self._lock:
+            return list(self._counted)
 
     def rates(self) -> dict[str, float]:
         """Rows per second through each operator, by its id."""
@@ -141,9 +164,11 @@ class Observer:
                     core.committed.wait(_PATIENCE)
                 fresh = core.inventory.results_of(self._seen)
                 flows = dict(core.planning.flows)
-            if fresh and not self._stop.is_set():
-                self._take(fresh, flows)
-                self._on_batch()
+                lease = core.leases.take(self._seen)
+            with lease:
+                if fresh and not self._stop.is_set():
+                    self._take(fresh, flows)
+                    self._on_batch()
 
     def _take(self, manifests: Sequence[Manifest], flows: Mapping[str, tuple[int, int]]) -> None:
         summaries = {summary.batch: summary for summary in self._engine.summaries}
@@ -176,23 +201,29 @@ class Observer:
         self._through.append((manifest.at, rows_through(manifest, flows)))
         for name, totals in manifest.streams:
             self._streams.setdefault(name, Counter()).update(
-                rows=totals.rows, late=totals.late, bad_files=len(totals.bad_files)
+                rows=totals.rows,
+                late=totals.late,
+                bad_files=len(totals.bad_files),
+                ahead=totals.ahead,
+                missed=totals.missed,
+                bad_rows=totals.bad_rows,
             )
 
     def _count(self, manifest: Manifest) -> None:
         """Result rows per query; skipped where counting has taken more than its share of the time."""
         began = time.monotonic()
         readings, live = self._readings(manifest)
-        skipped = self._busy > _SHARE * (began - self._began) + 1.0
+        skipped = self._busy > _SHARE * (began - self._began) + 1.0 or manifest.pairs > MOST_PAIRS
         counts: Counter[str] = Counter()
         if not skipped:
             try:
                 counts = count_rows(manifest, readings)
-            except FileNotFoundError:  # freed meanwhile
+            except ResultsGone:  # freed meanwhile
                 skipped = True
             except Exception as error:
                 # Whatever it is, readers of that query will be told; the others' figures go on.
-                _log.warning("rows not counted", extra={"batch": manifest.batch, "error": str(error)})
+                reason = f"{type(error).__name__}: {error}"
+                _log.warning(f"rows of batch {manifest.batch} were not counted: {reason}", extra={"error": str(error)})
                 skipped = True
             self._busy += time.monotonic() - began
         times = dict(manifest.streams)
@@ -209,6 +240,8 @@ class Observer:
                 figures.points.append(Point(manifest.at, counts[query] / elapsed, figures.latency))
                 recent = list(figures.points)[-RECENT:]
                 figures.rows_per_second = sum(point.rows_per_second for point in recent) / len(recent)
+            known = {query: None if skipped or query not in readings else counts[query] for query in live}
+            self._counted.append(Counted(manifest.batch, known, self._through[-1][1] if self._through else {}))
             self._forget(live)
 
     def _forget(self, live: Iterable[QueryId]) -> None:

@@ -40,6 +40,7 @@ class Bucket:
 class _Buckets:
     creates: Bucket | None
     rows: Bucket | None
+    what_ifs: Bucket | None
 
 
 class Quotas:
@@ -50,8 +51,9 @@ class Quotas:
         self._lock = threading.Lock()
         self._buckets: dict[str, _Buckets] = {}
 
-    def create(self, tenant: Tenant, count: int, *, live: int) -> None:
-        """Let a tenant that has `live` queries create `count` more, or raise QuotaExceeded."""
+    def create(self, tenant: Tenant, count: int, *, live: int, take: bool = True) -> None:
+        """Let a tenant that has `live` queries create `count` more, or raise QuotaExceeded. Without `take` it is only
+        asked whether there is room."""
         limits = tenant.limits
         if limits.live_queries is not None and live + count > limits.live_queries:
             raise QuotaExceeded(
@@ -69,7 +71,24 @@ class Quotas:
                     hint=f"Try again in {max(wait, 1):.0f} s.",
                     retry_after=wait,
                 )
-            bucket.take(count)
+            if take:
+                bucket.take(count)
+
+    def what_if(self, tenant: Tenant) -> None:
+        """Let a tenant ask what a text means or what it would add, or raise QuotaExceeded."""
+        bucket = self._of(tenant).what_ifs
+        if bucket is None:
+            return
+        with self._lock:
+            wait = bucket.wait_for(1)
+            if wait > 0:
+                raise QuotaExceeded(
+                    f'tenant "{tenant.name}" may ask {tenant.limits.what_if_per_minute} times per minute',
+                    detail="Requests to validate a text count, and those that ask what it would add.",
+                    hint=f"Try again in {max(wait, 1):.0f} s.",
+                    retry_after=wait,
+                )
+            bucket.take(1)
 
     def wait_for_rows(self, tenant: Tenant) -> float:
         """Seconds until a tenant may have result rows again."""
@@ -94,12 +113,16 @@ class Quotas:
     def _of(self, tenant: Tenant) -> _Buckets:
         with self._lock:
             if tenant.name not in self._buckets:
-                creates, rows = tenant.limits.creates_per_minute, tenant.limits.result_rows_per_second
+                limits = tenant.limits
                 self._buckets[tenant.name] = _Buckets(
-                    None if creates is None else Bucket(creates / 60, creates, self._clock),
-                    None if rows is None else Bucket(rows, rows, self._clock),
+                    self._per_minute(limits.creates_per_minute),
+                    None if (rows := limits.result_rows_per_second) is None else Bucket(rows, rows, self._clock),
+                    self._per_minute(limits.what_if_per_minute),
                 )
             return self._buckets[tenant.name]
+
+    def _per_minute(self, count: int | None) -> Bucket | None:
+        return None if count is None else Bucket(count / 60, count, self._clock)
 
 
 def throttled(tenant: Tenant) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import time
+from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -11,20 +13,21 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
-from weft.errors import WeftError
+from weft.errors import QuotaExceeded, Unauthorized, UnknownStream, WeftError
 from weft.service import errors, metrics, shapes
 from weft.service.config import StreamSpec
-from weft.service.host import State
+from weft.service.lasting import Lasting
 from weft.service.rows import Cursor, parse_cursor
-from weft.service.service import Service, Wanted
+from weft.service.service import LARGEST_PAGE, Service, Wanted
 from weft.service.streaming import Streaming
 from weft.service.tenants import Tenant
 from weft.service.views import columns_of
+from weft.state.ended import number_of
 
 _LONGEST_TEXT = 1 << 20
 _MOST_AT_ONCE = 1000
 _LARGEST_PAGE = 10_000
-_EVENTS = "text/event-stream"
+_LARGEST_NUMBER = 10**15
 _FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": shapes.Error} for status in (400, 401, 403, 404, 409, 410, 422, 429, 503)
 }
@@ -34,12 +37,15 @@ health = APIRouter(tags=["health"])
 router = APIRouter(prefix="/v1", responses=_FAILURES)
 
 
-def _service(request: Request) -> Service:
+# What is asked of every request is no work for a thread: a thread might not be had.
+
+
+async def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
 
-def _streaming(request: Request) -> Streaming:
+async def _streaming(request: Request) -> Streaming:
     streaming: Streaming = request.app.state.streaming
     return streaming
 
@@ -48,13 +54,22 @@ Serving = Annotated[Service, Depends(_service)]
 Live = Annotated[Streaming, Depends(_streaming)]
 
 
-def _tenant(
+async def _tenant(
     request: Request, service: Serving, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
 ) -> Tenant:
     return service.tenants.authenticate(request.headers.get("authorization"))
 
 
-Asking = Annotated[Tenant, Depends(_tenant)]
+Known = Annotated[Tenant, Depends(_tenant)]
+
+
+async def _turn(tenant: Known, live: Live) -> AsyncIterator[Tenant]:
+    async with live.workers.turn(tenant):
+        yield tenant
+
+
+Asking = Annotated[Tenant, Depends(_turn, scope="function")]
+"""Whose turn it is: a tenant has only so many of the threads in which requests are answered."""
 
 
 class _Body(BaseModel):
@@ -80,6 +95,12 @@ class NewQueries(_Body):
     queries: list[NewQuery] = Field(min_length=1, max_length=_MOST_AT_ONCE)
 
 
+class Watermark(_Body):
+    """A watermark to set back to."""
+
+    time: str = Field(max_length=64)
+
+
 # ---- health
 
 
@@ -90,17 +111,29 @@ async def is_alive() -> dict[str, bool]:
 
 
 @health.get("/ready", response_model=shapes.Ready, responses={503: {"model": shapes.Ready}})
-async def is_ready(service: Serving) -> Response:
-    """Whether the engine runs."""
-    state, error = service.state
-    running = state == State.RUNNING
-    return JSONResponse({"ok": running, "state": state, "error": error}, 200 if running else 503)
+async def is_ready(request: Request, service: Serving) -> Response:
+    """Whether batches are committed, or there is nothing to do."""
+    try:
+        tenant: Tenant | None = service.tenants.authenticate(request.headers.get("authorization"))
+    except Unauthorized:
+        tenant = None
+    standing, now = service.standing, time.monotonic()
+    state, error = service.state(tenant)
+    ready: shapes.Ready = {
+        "ok": standing.ready,
+        "state": state,
+        "error": error,
+        "failures": standing.failures,
+        "retry_seconds": None if standing.next_try is None else round(max(0.0, standing.next_try - now), 1),
+        "batch_seconds": None if standing.batch_began is None else round(now - standing.batch_began, 1),
+    }
+    return JSONResponse(ready, 200 if standing.ready else 503)
 
 
 @health.get("/metrics", response_class=Response, responses=_FAILURES)
 def prometheus(service: Serving, live: Live, tenant: Asking) -> Response:
     """Figures for Prometheus."""
-    text = metrics.exposition(service, tenant, followers=live.followers.count)
+    text = metrics.exposition(service, tenant, followers=live.places.count(tenant))
     return Response(text, media_type=metrics.CONTENT_TYPE)
 
 
@@ -119,14 +152,42 @@ def add_stream(service: Serving, tenant: Asking, spec: StreamSpec) -> shapes.Str
     return service.add_stream(tenant, spec)
 
 
+@router.delete("/streams/{name}", tags=["streams"], response_model=shapes.Stream)
+def drop_stream(service: Serving, tenant: Asking, name: str, *, cascade: bool = False) -> Any:
+    """Remove a stream, with `cascade` also the queries that read it; for administrators."""
+    try:
+        return service.drop_stream(tenant, name, cascade=cascade)
+    except UnknownStream as error:
+        return JSONResponse(errors.shape(error), 404)
+
+
+@router.post("/streams/{name}/watermark", tags=["streams"])
+def set_watermark(service: Serving, tenant: Asking, name: str, body: Watermark) -> shapes.Stream:
+    """Set a stream's watermark back."""
+    return service.set_watermark(tenant, name, body.time)
+
+
 # ---- queries
 
 
 @router.get("/queries", tags=["queries"])
-def list_queries(service: Serving, tenant: Asking, state: Literal["live", "ended", "all"] = "live") -> shapes.Queries:
-    """The tenant's queries."""
-    views = service.views(tenant)
-    return {"queries": [views.query(query) for query in service.queries(tenant, state)]}
+def list_queries(
+    service: Serving,
+    tenant: Asking,
+    state: Literal["live", "ended", "all"] = "live",
+    *,
+    after: Annotated[int, Query(ge=0, lt=_LARGEST_NUMBER)] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=_LARGEST_PAGE)] = None,
+    latest: bool = False,
+) -> shapes.QueryPage:
+    """The tenant's queries, the oldest first; ended ones page by page, or only the `latest`."""
+    limit = LARGEST_PAGE if limit is None and state != "live" else limit
+    most = limit if limit is None or latest else limit + 1
+    found = service.queries(tenant, state, after=after, limit=most, latest=latest)
+    more = limit is not None and len(found) > limit
+    shown, views = found[:limit], service.views(tenant)
+    cursor = number_of(shown[-1].id) if shown else after
+    return {"queries": [views.query(query) for query in shown], "cursor": cursor, "more": more}
 
 
 @router.post("/queries", tags=["queries"], status_code=201)
@@ -156,6 +217,12 @@ def drop_query(service: Serving, tenant: Asking, name: str) -> shapes.Query:
     return service.views(tenant).query(service.drop(tenant, name))
 
 
+@router.post("/queries/{name}/sink/resume", tags=["queries"])
+def resume_sink(service: Serving, tenant: Asking, name: str) -> shapes.Query:
+    """Let a sink that has failed go on with the rows that are kept; those that are gone are noted as a gap."""
+    return service.views(tenant).query(service.resume_sink(tenant, name))
+
+
 @router.get("/queries/{name}/explain", tags=["queries"])
 def explain_query(service: Serving, tenant: Asking, name: str) -> shapes.Explained:
     """How a query is run, and what it shares."""
@@ -166,9 +233,9 @@ def explain_query(service: Serving, tenant: Asking, name: str) -> shapes.Explain
 def validate(service: Serving, tenant: Asking, body: Text) -> shapes.Valid | shapes.Error:
     """Whether a text is a query; what is wrong with it is no error of the request."""
     try:
-        bound = service.check(body.sql)
+        bound = service.check(tenant, body.sql)
     except WeftError as error:
-        if errors.status_of(error) >= 500:
+        if errors.status_of(error) >= 500 or isinstance(error, QuotaExceeded):
             raise
         return errors.shape(error)
     return {"ok": True, "columns": columns_of(bound), "notices": list(bound.notices)}
@@ -184,15 +251,21 @@ def what_if(service: Serving, tenant: Asking, body: Text) -> shapes.WhatIf:
 
 
 @router.get("/queries/{name}/results", tags=["rows"], response_model=shapes.Page)
-def results(
+async def results(
     service: Serving,
-    tenant: Asking,
+    live: Live,
+    tenant: Known,
     name: str,
     *,
     after: Annotated[str, Query(max_length=40)] = "0",
     limit: Annotated[int, Query(ge=1, le=_LARGEST_PAGE)] = 1000,
 ) -> Response:
     """Committed rows after a cursor, the oldest first."""
+    async with live.workers.waiting(tenant, "reads"):
+        return await live.workers.read(tenant, _page, service, tenant, name, after=after, limit=limit)
+
+
+def _page(service: Service, tenant: Tenant, name: str, *, after: str, limit: int) -> Response:
     page, rows = service.page(tenant, name, after=parse_cursor(after), limit=limit)
     head = json.dumps({key: value for key, value in page.items() if key != "rows"}, separators=(",", ":"))
     # The rows are JSON already.
@@ -203,17 +276,17 @@ def results(
 async def follow(
     service: Serving,
     live: Live,
-    tenant: Asking,
+    tenant: Known,
     name: str,
     *,
     after: Annotated[str, Query(max_length=40)] = "0",
     last_event_id: Annotated[str | None, Header(max_length=40)] = None,
 ) -> Response:
     """Committed rows after a cursor, then those of every batch, as server-sent events."""
-    query = await asyncio.to_thread(service.query, tenant, name)
+    query = await live.workers.look(service.readable, tenant, name)
     text = last_event_id or after
     cursor = Cursor(service.engine.core.next_batch) if text == "now" else parse_cursor(text)
-    return StreamingResponse(live.followers.follow(tenant, query, cursor), media_type=_EVENTS)
+    return Lasting(live.followers.follow(tenant, query, cursor), partial(live.places.take, tenant))
 
 
 # ---- the whole
@@ -228,10 +301,10 @@ def plan(service: Serving, tenant: Asking) -> shapes.Plan:
 @router.get("/status", tags=["plan"])
 def status(service: Serving, tenant: Asking) -> shapes.Status:
     """How it goes, with the last batches."""
-    return service.views(tenant).status(*service.state)
+    return service.views(tenant).status(*service.state(tenant))
 
 
 @router.get("/events", tags=["plan"], response_class=StreamingResponse)
-async def events(live: Live, tenant: Asking) -> Response:
+async def events(live: Live, tenant: Known) -> Response:
     """How it goes, as server-sent events."""
-    return StreamingResponse(live.ticks.follow(tenant), media_type=_EVENTS)
+    return Lasting(live.ticks.follow(tenant), partial(live.places.take, tenant))

@@ -7,26 +7,32 @@ import json
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from weft.engine import Query
 from weft.engine.core import Core
+from weft.engine.leases import kept_from
 from weft.errors import InvalidRequest, ResultsGone
+from weft.kernels.python_values import python_values
 
 _EXACT = 2**53
 """Integers from here on are not exact where JSON's numbers are doubles."""
 _LARGEST_CURSOR = 10**15
+_LOOK_AHEAD = 1000
+"""Batches."""
 _KEPT = 256
 _KEPT_BYTES = 64 << 20
 """Of what was read lately."""
-_LARGEST_PIECE = 2000
-"""Rows that go out together."""
+PIECE_ROWS = 2000
+"""Rows that are read together, and go out together."""
+PIECE_BYTES = 4 << 20
+"""Bytes of them; a row that is larger goes alone."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -55,60 +61,94 @@ def parse_cursor(text: str) -> Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one batch as JSON texts, one each."""
+    """Consecutive rows of one batch as JSON texts, one each."""
 
-    batch: int
+    first: Cursor
+    """Where they begin."""
     texts: tuple[str, ...]
+    behind: Cursor
+    """Where to read on: in the same batch, or with the next one if these were the last."""
 
-    def pieces(self, skip: int) -> Iterator[tuple[Cursor, Sequence[str]]]:
-        """The rows in pieces, each with the cursor behind it."""
-        for begin in range(skip, len(self.texts), _LARGEST_PIECE):
-            end = begin + _LARGEST_PIECE
-            behind = Cursor(self.batch, end) if end < len(self.texts) else Cursor(self.batch + 1)
-            yield behind, self.texts[begin:end]
+    def since(self, skip: int, most: int) -> Rows:
+        """Those from row `skip` of the batch on, at most so many."""
+        begin = skip - self.first.skip
+        texts = self.texts[begin : begin + most]
+        ended = begin + most >= len(self.texts)
+        behind = self.behind if ended else Cursor(self.first.batch, skip + len(texts))
+        return Rows(Cursor(self.first.batch, skip), texts, behind)
 
 
 class RowReader:
-    """Reads rows of queries for any number of clients; every call may take a while, and holds up no batch."""
+    """Reads rows of queries for any number of clients; every call may take a while, and holds up no batch.
+
+    No more rows are built than are asked for, and no more bytes than `PIECE_BYTES` but for one row.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, int], Rows] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int, int], Rows] = OrderedDict()
         self._bytes = 0
 
-    def batch(self, query: Query, batch: int) -> Rows:
-        """A query's rows of a committed batch. Raises ResultsGone where they are not kept any more."""
-        key = (query.id, batch)
+    def rows(self, query: Query, at: Cursor, most: int = PIECE_ROWS) -> Rows:
+        """Rows of a committed batch from a cursor on. Raises ResultsGone where they are not kept any more."""
+        key = (query.id, at.batch, at.skip)
         with self._lock:
-            if key in self._kept:
+            known = self._kept.get(key)
+            if known is not None and (len(known.texts) >= most or known.behind.batch > at.batch):
                 self._kept.move_to_end(key)
-                return self._kept[key]
-        rows = Rows(batch, tuple(_texts(query, batch)))
+                return known.since(at.skip, most)
+        rows = _read(query, at, most)
         self._keep(key, rows)
         return rows
 
-    def _keep(self, key: tuple[str, int], rows: Rows) -> None:
-        size = sum(map(len, rows.texts))
+    def _keep(self, key: tuple[str, int, int], rows: Rows) -> None:
         with self._lock:
-            if size <= _KEPT_BYTES // 4 and key not in self._kept:
-                self._kept[key] = rows
-                self._bytes += size
+            old = self._kept.pop(key, None)
+            self._bytes += _size(rows) - (0 if old is None else _size(old))
+            self._kept[key] = rows
             while self._kept and (len(self._kept) > _KEPT or self._bytes > _KEPT_BYTES):
                 _, old = self._kept.popitem(last=False)
-                self._bytes -= sum(map(len, old.texts))
+                self._bytes -= _size(old)
 
 
-def batches_with_rows(core: Core, query: Query, cursor: Cursor) -> tuple[list[int], int]:
-    """Committed batches from a cursor on that may hold rows of a query, and the number of the next batch.
+def _size(rows: Rows) -> int:
+    return sum(map(len, rows.texts))
+
+
+def _read(query: Query, at: Cursor, most: int) -> Rows:
+    """Rows from a cursor on, until there are enough of them, or of bytes; one more is looked for, to know the end."""
+    texts: list[str] = []
+    size = 0
+    for table in query.rows(at.batch, skip=at.skip, limit=most + 1, most_bytes=PIECE_BYTES):
+        for text in to_json_rows(table):
+            if len(texts) == most or (texts and size + len(text) > PIECE_BYTES):
+                return Rows(at, tuple(texts), Cursor(at.batch, at.skip + len(texts)))
+            texts.append(text)
+            size += len(text)
+    return Rows(at, tuple(texts), Cursor(at.batch + 1))
+
+
+class Ahead(NamedTuple):
+    """What lies before a cursor."""
+
+    batches: list[int]
+    """Those that may hold rows of the query."""
+    following: int
+    """The first batch that was not looked at."""
+    more: bool
+    """Whether there are committed batches from there on."""
+
+
+def batches_with_rows(core: Core, query: Query, cursor: Cursor) -> Ahead:
+    """Committed batches from a cursor on that may hold rows of a query; of a long log only the beginning.
 
     Raises ResultsGone if some of them are not kept any more.
     """
     with core.lock:
         record = core.roster.records.get(query.id)
-        following = core.next_batch
+        following, kept = core.next_batch, kept_from(core)
         if record is None:
-            return [], following
-        kept = core.inventory.results[0].batch if core.inventory.results else following
+            return Ahead([], following, more=False)
         first = max(cursor.batch, record.created)
         last = following if record.ended is None else min(following, record.ended)
     if first < min(kept, last):
@@ -116,22 +156,13 @@ def batches_with_rows(core: Core, query: Query, cursor: Cursor) -> tuple[list[in
             f'rows of query "{query.name}" before batch {kept} are not kept any more',
             hint=f"Read on from cursor {kept}, or set engine.keep_results to more.",
         )
-    return query.batches(first, last), following
-
-
-def _texts(query: Query, batch: int) -> Iterator[str]:
-    try:
-        for table in query.tables(batch, batch + 1):
-            yield from to_json_rows(table)
-    except FileNotFoundError as error:
-        raise ResultsGone(
-            f'rows of query "{query.name}" in batch {batch} are not kept any more', hint="Read faster, or keep more."
-        ) from error
+    end = min(last, first + _LOOK_AHEAD)
+    return Ahead(query.batches(first, end), end if end < last else following, more=end < last)
 
 
 def to_json_rows(table: pa.Table) -> Iterator[str]:
     """Rows as JSON lists."""
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [python_values(column) for column in table.columns]
     for values in zip(*columns, strict=True):
         yield json.dumps([plain(value) for value in values], ensure_ascii=False, separators=(",", ":"))
 

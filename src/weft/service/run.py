@@ -11,19 +11,26 @@ from pathlib import Path
 
 from weft.errors import InvalidSetting
 from weft.service.app import make_app
-from weft.service.config import Config, read_config
+from weft.service.config import Config, read_config, seconds_of
+from weft.service.ending import Ending
 from weft.service.host import EngineHost
 from weft.service.listen import address_of, listen
 from weft.service.logs import log_to
+from weft.service.secrets import Secrets, references
 from weft.service.server import Server
 from weft.service.service import Service
 from weft.service.tenants import read_tenants
 
 _log = logging.getLogger("weft.service")
+_LAST_SECONDS = 10.0
+"""For threads that still run when the engine has been stopped: nobody waits for what they do any more."""
 
 
 def serve(config_path: str | Path, *, host: str | None = None, port: int | None = None) -> int:
-    """Run the service until it is told to stop (SIGTERM, Ctrl-C); raises WeftError if it cannot be started."""
+    """Run the service until it is told to stop (SIGTERM, Ctrl-C); raises WeftError if it cannot be started.
+
+    From then on it has `server.stop_timeout` to end: after that the process is ended, whatever still runs in it.
+    """
     config = read_config(Path(config_path), host=host, port=port)
     log_to(sys.stderr)
     return asyncio.run(_serve(config))
@@ -33,16 +40,31 @@ async def _serve(config: Config) -> int:
     listening = _listen(config.server.host, config.server.port)
     loop = asyncio.get_running_loop()
     address = address_of(config.server.host, listening)
-    engine_host = EngineHost(config, address=address)
-    server = Server(make_app(Service(config, engine_host, read_tenants(config))))
-    engine_host.on_hopeless = lambda: loop.call_soon_threadsafe(server.stop_soon)
+    tenants = read_tenants(config)
+    engine_host = EngineHost(config, address=address, secrets=_secrets(config))
+    server = Server(make_app(Service(config, engine_host, tenants)))
+    ending = Ending(last=engine_host.kill)
+
+    def stop() -> None:
+        seconds = seconds_of(config.server.stop_timeout)
+        ending.within(seconds, reason=f"it did not stop within {seconds:g} s (server.stop_timeout)")
+        server.stop_soon()
+
+    engine_host.on_hopeless = lambda: loop.call_soon_threadsafe(stop)
     for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, server.stop_soon)
+        loop.add_signal_handler(each, stop)
     _log.info("service listens", extra={"address": address})
     await server.serve(sockets=[listening])
+    ending.within(_LAST_SECONDS, status=0 if engine_host.hopeless is None else 1)
     if engine_host.hopeless is not None:
         raise engine_host.hopeless
     return 0
+
+
+def _secrets(config: Config) -> Secrets:
+    """Variables that streams may refer to, out of the environment that Spark's processes inherit."""
+    named = [reference for stream in config.streams for reference in references(stream.options)]
+    return Secrets.take([*named, *config.server.secrets])
 
 
 def _listen(host: str, port: int) -> socket.socket:

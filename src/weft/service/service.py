@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-import re
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
 
 from weft.engine import Engine, Query
 from weft.engine.registry import check_name
 from weft.engine.sinks import ParquetSink, parquet
 from weft.engine.what_if import what_if
-from weft.errors import InvalidSetting, UnknownQuery
+from weft.errors import InvalidSetting, UnknownQuery, UnknownStream
 from weft.plan.changelog import QueryId
 from weft.plan.query import BoundQuery
 from weft.service import shapes
+from weft.service.budgets import Budgets
 from weft.service.config import Config, StreamSpec
+from weft.service.declare import check_asked
+from weft.service.graphs import Graphs
+from weft.service.health import Standing, State
 from weft.service.host import Host
+from weft.service.names import Names
 from weft.service.observer import Observer
+from weft.service.pages import read_page
 from weft.service.quotas import Quotas
-from weft.service.rows import Cursor, RowReader, batches_with_rows
+from weft.service.rows import Cursor, RowReader
 from weft.service.tenants import Tenant, Tenants, require_admin
 from weft.service.views import Views, columns_of
+from weft.state.ended import number_of
 
-_GIVEN = re.compile(r"q(\d+)")
-"""Names of queries that were given none."""
-_PATIENCE = 2.0
-"""Seconds after which a page ends, with the rows it has: rare ones may be many batches apart."""
+_REASONS = {
+    State.FAILING: "a batch has failed and is tried again",
+    State.STUCK: "a batch takes longer than it may",
+    State.FAILED: "the engine has failed",
+}
+"""For those who must not read what others' queries or files have to do with it."""
+LARGEST_PAGE = 1000
+"""Ended queries that are listed at once, unless told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +57,32 @@ class Service:
     tenants: Tenants
     quotas: Quotas = field(default_factory=Quotas)
     reader: RowReader = field(default_factory=RowReader)
+    graphs: Graphs = field(default_factory=Graphs)
+    budgets: Budgets = field(init=False)
     _creating: threading.Lock = field(default_factory=threading.Lock)
-    _numbers: dict[str, count[int]] = field(default_factory=dict)
+    _names: Names = field(default_factory=Names)
+
+    def __post_init__(self) -> None:
+        self.budgets = Budgets(self.host, self.tenants)
 
     @property
     def engine(self) -> Engine:
         """The engine; raises EngineStopped while there is none."""
         return self.host.engine
 
+    def state(self, tenant: Tenant | None) -> tuple[str, str]:
+        """How the engine is, and why it does not run, in words for a tenant (None: anybody); never waits."""
+        standing = self.standing
+        if standing.error is None:
+            return standing.state.value, ""
+        if tenant is not None and tenant.admin:
+            return standing.state.value, standing.error.message
+        return standing.state.value, _REASONS.get(standing.state, "")
+
     @property
-    def state(self) -> tuple[str, str]:
-        """How the engine is, and why it does not run."""
-        error = self.host.error
-        return self.host.state.value, "" if error is None else error.message
+    def standing(self) -> Standing:
+        """How the engine is; never waits."""
+        return self.host.standing
 
     @property
     def observer(self) -> Observer:
@@ -70,33 +91,59 @@ class Service:
 
     def views(self, tenant: Tenant) -> Views:
         """Everything as a tenant sees it."""
-        return Views(self.engine, self.observer, self.tenants, tenant=tenant)
+        return Views(self.engine, self.observer, self.tenants, tenant=tenant, graphs=self.graphs)
 
     # ---- streams
 
     def streams(self, tenant: Tenant) -> list[shapes.Stream]:
-        """All streams: tenants share them."""
+        """The streams that a tenant may read."""
         views = self.views(tenant)
-        return [views.stream(stream) for stream in self.engine.streams()]
+        return [views.stream(stream) for stream in self.engine.streams() if tenant.may_read(stream.name)]
 
     def add_stream(self, tenant: Tenant, spec: StreamSpec) -> shapes.Stream:
         """Declare a stream."""
         require_admin(tenant, "add streams")
+        check_asked(spec, self.config.server, restricted=not self.tenants.open)
         return self.views(tenant).stream(self.host.add_stream(spec))
+
+    def drop_stream(self, tenant: Tenant, name: str, *, cascade: bool) -> shapes.Stream:
+        """Remove a stream, with `cascade` also the queries that read it; what it was."""
+        require_admin(tenant, "drop streams")
+        found = self.engine.core.streams.get(check_name("stream", name))
+        if found is None:
+            raise UnknownStream(f'stream "{name}" does not exist', hint="GET /v1/streams lists them.")
+        before = self.views(tenant).stream(found)
+        self.host.drop_stream(name, cascade=cascade)
+        return before
+
+    def set_watermark(self, tenant: Tenant, name: str, time: str) -> shapes.Stream:
+        """Set a stream's watermark back."""
+        require_admin(tenant, "set watermarks back")
+        self.engine.set_watermark(name, time)
+        return self.views(tenant).stream(self.engine.core.streams[name])
 
     # ---- queries
 
-    def queries(self, tenant: Tenant, state: str = "live") -> list[Query]:
-        """A tenant's queries: live (and pending), ended, or all of them; oldest first."""
-        core = self.engine.core
-        chosen: list[QueryId] = []
-        with core.lock:
+    def queries(
+        self, tenant: Tenant, state: str = "live", *, after: int = 0, limit: int | None = None, latest: bool = False
+    ) -> list[Query]:
+        """A tenant's queries: live (and pending), ended, or all of them; oldest first, from behind number `after` on.
+
+        Of ended ones at most `limit`, or a thousand: there may be very many. `latest` gives the last of them.
+        """
+        roster = self.engine.core.roster
+        chosen: set[QueryId] = set()
+        with self.engine.core.lock:
             if state in ("ended", "all"):
-                records = core.roster.records.values()
-                chosen += [each.id for each in records if each.ended is not None and tenant.sees(each.name)]
+                limit = LARGEST_PAGE if limit is None else limit
+                every = state == "all"
+                found = roster.records.page(tenant.prefix, after=after, limit=limit, live=every, latest=latest)
+                chosen |= {record.id for record in found}
             if state in ("live", "all"):
-                chosen += [query for name, query in core.roster.names.items() if tenant.sees(name)]
-        return [self.engine.query_by_id(query) for query in chosen]
+                chosen |= {query for name, query in roster.names.items() if tenant.sees(name)}
+            ordered = sorted(number for number in map(number_of, chosen) if number > after)
+            ordered = ordered[-(limit or 0) :] if latest else ordered[:limit]
+            return [self.engine.query_by_id(QueryId(f"q{number}")) for number in ordered]
 
     def query(self, tenant: Tenant, name: str) -> Query:
         """A tenant's query by its name: the live one, else the latest; raises UnknownQuery."""
@@ -108,19 +155,34 @@ class Service:
             raise UnknownQuery(f'query "{name}" does not exist', hint="GET /v1/queries lists yours.")
         return self.engine.query_by_id(found)
 
+    def readable(self, tenant: Tenant, name: str) -> Query:
+        """A tenant's query whose rows it may read: grants may have been taken away since it was created."""
+        query = self.query(tenant, name)
+        for relation in self.engine.core.roster.bound_query(query.id).relations:
+            if not tenant.may_read(relation.stream):
+                raise UnknownStream(f'stream "{relation.stream}" does not exist', hint="GET /v1/streams lists yours.")
+        return query
+
     def create(self, tenant: Tenant, wanted: Sequence[Wanted]) -> list[Query]:
-        """Create queries, all or none of them; raises what is wrong with them, and QuotaExceeded."""
+        """Create queries, all or none of them; raises what is wrong with them, and QuotaExceeded.
+
+        Texts are checked, by Spark where it has to be, before any lock is taken: nobody waits for another's check.
+        """
         for each in wanted:
             if each.name is not None:
                 check_name("query", each.name)
             if each.deliver and self.config.server.sinks is None:
                 raise InvalidSetting("this service delivers to no files", hint="Its configuration has no server.sinks.")
+        self.budgets.check(tenant)
+        self.quotas.create(tenant, len(wanted), live=len(self.queries(tenant)), take=False)
+        checked = [self._checked(tenant, each.sql) for each in wanted]
         with self._creating:
             self.quotas.create(tenant, len(wanted), live=len(self.queries(tenant)))
-            named = [(self._full_name(tenant, each.name), each.sql) for each in wanted]
-            delivered = {name for (name, _), each in zip(named, wanted, strict=True) if each.deliver}
-            return self.engine.create_many(
-                named, sink=lambda query: self._sink(query) if query.name in delivered else None
+            names = [self._names.full(self.engine.core, tenant, each.name) for each in wanted]
+            delivered = {name for name, each in zip(names, wanted, strict=True) if each.deliver}
+            return self.engine.create_checked(
+                list(zip(names, checked, strict=True)),
+                sink=lambda query: self._sink(query) if query.name in delivered else None,
             )
 
     def _sink(self, query: Query) -> ParquetSink:
@@ -129,24 +191,16 @@ class Service:
         # Names have no slashes and do not begin with a dot: the path stays below the folder.
         return parquet(self.config.server.sinks / owner / f"{query.name}-{query.id}")
 
-    def _full_name(self, tenant: Tenant, name: str | None) -> str:
-        """In the engine; queries without a name are numbered, for each tenant by itself."""
-        if name is not None:
-            return tenant.full(name)
-        if tenant.name not in self._numbers:
-            with self.engine.core.lock:
-                used = [record.name for record in self.engine.core.roster.records.values()]
-                used += self.engine.core.roster.names
-            locals_ = (tenant.local(each) for each in used if tenant.sees(each))
-            given = [int(found[1]) for each in locals_ if (found := _GIVEN.fullmatch(each))]
-            self._numbers[tenant.name] = count(max(given, default=0) + 1)
-        taken = self.engine.core.roster.names
-        return next(full for n in self._numbers[tenant.name] if (full := tenant.full(f"q{n}")) not in taken)
-
     def drop(self, tenant: Tenant, name: str) -> Query:
         """Drop a query; one that has ended stays as it is."""
         query = self.query(tenant, name)
         query.drop()
+        return query
+
+    def resume_sink(self, tenant: Tenant, name: str) -> Query:
+        """Let a query's sink that has failed go on with the rows that are kept; the gap is noted."""
+        query = self.query(tenant, name)
+        query.resume_sink()
         return query
 
     def explain(self, tenant: Tenant, name: str) -> shapes.Explained:
@@ -156,36 +210,31 @@ class Service:
         text = query.explain() if tenant.admin else _explain(query, operators)
         return {"text": text, "operators": operators}
 
-    def check(self, sql: str) -> BoundQuery:
-        """A text as the engine understands it; raises what is wrong with it."""
-        return self.engine.check(sql)
+    def check(self, tenant: Tenant, sql: str) -> BoundQuery:
+        """A text as the engine understands it; raises what is wrong with it, and QuotaExceeded."""
+        self.quotas.what_if(tenant)
+        return self._checked(tenant, sql)
+
+    def _checked(self, tenant: Tenant, sql: str) -> BoundQuery:
+        """A text over the streams that are there for a tenant."""
+        engine = self.engine
+        return engine.check(sql, streams=tenant.granted(dict(engine.core.streams)))
 
     def what_if(self, tenant: Tenant, sql: str) -> shapes.WhatIf:
         """What creating a query would add."""
-        return self.views(tenant).what_if(what_if(self.engine.core, self.check(sql)))
+        sees = None if tenant.admin else tenant.sees
+        return self.views(tenant).what_if(what_if(self.engine.core, self.check(tenant, sql), sees=sees))
 
     # ---- rows
 
     def page(self, tenant: Tenant, name: str, *, after: Cursor, limit: int) -> tuple[shapes.Page, list[str]]:
         """A page of committed rows; the rows themselves are not in it but beside it, as JSON texts."""
-        query = self.query(tenant, name)
+        query = self.readable(tenant, name)
         self.quotas.check_rows(tenant)
         state = query.state
-        batches, following = batches_with_rows(self.engine.core, query, after)
-        rows, cursor, deadline = list[str](), after, time.monotonic() + _PATIENCE
-        for batch in batches:
-            skip = after.skip_in(batch)
-            texts = self.reader.batch(query, batch).texts[skip:]
-            taken = texts[: limit - len(rows)]
-            rows += taken
-            cursor = Cursor(batch + 1) if len(taken) == len(texts) else Cursor(batch, skip + len(taken))
-            if len(rows) >= limit or time.monotonic() > deadline:
-                break
-        else:
-            cursor = max(cursor, Cursor(following))
+        rows, cursor, more = read_page(self.engine.core, self.reader, query, after, limit=limit)
         self.quotas.give_rows(tenant, len(rows))
         bound = self.engine.core.roster.bound_query(query.id)
-        more = cursor < Cursor(following) and bool(batches) and cursor.batch <= batches[-1]
         page: shapes.Page = {
             "columns": columns_of(bound),
             "rows": [],

@@ -18,11 +18,14 @@ class Error(TypedDict):
 
 
 class Ready(TypedDict):
-    """How the engine is."""
+    """How the engine is: failures in a row, seconds until it is tried again, seconds that a batch has been running."""
 
     ok: bool
     state: str
     error: str
+    failures: int
+    retry_seconds: float | None
+    batch_seconds: float | None
 
 
 class Column(TypedDict):
@@ -43,8 +46,13 @@ class Stream(TypedDict):
     rows: int
     rows_per_second: float
     late_rows: int
+    ahead_rows: int
+    missed_rows: int
     bad_files: int
+    bad_rows: int
     watermark: str | None
+    error: str
+    notices: list[str]
 
 
 class Streams(TypedDict):
@@ -69,6 +77,10 @@ class QueryPoint(TypedDict):
     latency_seconds: float | None
 
 
+Gap = TypedDict("Gap", {"from": int, "until": int, "reason": str})
+"""Batches whose rows a sink never had."""
+
+
 class Query(QueryFigures):
     """A query."""
 
@@ -82,7 +94,9 @@ class Query(QueryFigures):
     streams: list[str]
     complete_from: str | None
     deployment_ms: float | None
+    sink_state: str
     sink_error: str
+    sink_gaps: list[Gap]
     history: list[QueryPoint]
 
 
@@ -90,6 +104,13 @@ class Queries(TypedDict):
     """Some queries."""
 
     queries: list[Query]
+
+
+class QueryPage(Queries):
+    """Some queries; `cursor` is behind them, and whether there are more."""
+
+    cursor: int
+    more: bool
 
 
 class Operator(TypedDict):
@@ -176,6 +197,10 @@ class LimitsOfTenant(TypedDict):
     live_queries: int | None
     creates_per_minute: int | None
     result_rows_per_second: int | None
+    what_if_per_minute: int | None
+    connections: int | None
+    state_bytes: int | None
+    matches_per_batch: int | None
 
 
 class Summary(TypedDict):

@@ -6,6 +6,7 @@ from weft.service.bell import Bell
 from weft.service.follow import Followers
 from weft.service.service import Service
 from weft.service.ticks import Ticks
+from weft.service.workers import Places, Workers
 
 
 class Streaming:
@@ -13,7 +14,10 @@ class Streaming:
 
     def __init__(self, service: Service, bell: Bell) -> None:
         self._bell = bell
-        self.followers, self.ticks = Followers(service, bell), Ticks(service, bell)
+        self.workers = Workers()
+        self.places = Places(service.config.server.connections)
+        self.followers = Followers(service, bell, self.workers)
+        self.ticks = Ticks(service, bell, self.workers)
 
     def stop(self) -> None:
         """Let all who follow go."""

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from weft.errors import Forbidden, InvalidSetting, Unauthorized
 from weft.service.config import Config, Limits, token_of
 
 _SEPARATOR = "."
 _BEARER = "bearer "
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,22 @@ class Tenant:
     name: str
     admin: bool
     limits: Limits = field(default_factory=Limits)
+    streams: frozenset[str] | None = None
+    """Those it may read; None: all of them."""
+    key: bytes = field(default=b"", repr=False)
+    """Makes ids for it that mean nothing to others."""
+
+    def may_read(self, stream: str) -> bool:
+        """Whether a stream is there for it."""
+        return self.admin or self.streams is None or stream in self.streams
+
+    def granted(self, streams: Mapping[str, _Value]) -> dict[str, _Value]:
+        """What is there for it, of things by the name of their stream."""
+        return {name: value for name, value in streams.items() if self.may_read(name)}
+
+    def hidden(self, text: str) -> str:
+        """An id for something whose own id is made of its text: nobody can tell from it what the text is."""
+        return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()[:12]
 
     @property
     def prefix(self) -> str:
@@ -55,6 +74,9 @@ class Tenants:
         if len({digest for digest, _ in self._digests}) < len(self._digests):
             raise InvalidSetting("two tenants have the same token", hint="Give each a token of its own.")
 
+    def __iter__(self) -> Iterator[Tenant]:
+        return iter(self._tenants.values())
+
     @property
     def open(self) -> bool:
         """Whether everybody may do everything."""
@@ -84,10 +106,24 @@ class Tenants:
 
 
 def read_tenants(config: Config) -> Tenants:
-    """The tenants of a configuration, with their tokens; raises InvalidSetting."""
+    """The tenants of a configuration, with their tokens; raises InvalidSetting.
+
+    Tokens in the environment are then not there any more: Spark's processes, which run the queries of all tenants,
+    would inherit them.
+    """
     tokens = {section.name: token_of(section) for section in config.tenants}
+    for section in config.tenants:
+        if section.token_env is not None:
+            os.environ.pop(section.token_env, None)
     tenants = [
-        Tenant(section.name, section.admin, section.own_limits.over(config.limits)) for section in config.tenants
+        Tenant(
+            section.name,
+            section.admin,
+            section.own_limits.over(config.limits),
+            None if section.streams is None else frozenset(section.streams),
+            _digest("operators of " + tokens[section.name]),
+        )
+        for section in config.tenants
     ]
     return Tenants(tokens, tenants)
 

@@ -10,6 +10,7 @@ from weft.service.bell import Bell
 from weft.service.follow import event
 from weft.service.service import Service
 from weft.service.tenants import Tenant
+from weft.service.workers import Workers
 
 _AT_LEAST = 5.0
 """Seconds from one event to the next, whether there was a batch or not."""
@@ -18,8 +19,8 @@ _AT_LEAST = 5.0
 class Ticks:
     """All who follow the engine; lives in one event loop."""
 
-    def __init__(self, service: Service, bell: Bell) -> None:
-        self._service, self._bell = service, bell
+    def __init__(self, service: Service, bell: Bell, workers: Workers) -> None:
+        self._service, self._bell, self._workers = service, bell, workers
         self._made: dict[str, tuple[int, asyncio.Task[str]]] = {}
         self.stopped = False
 
@@ -34,13 +35,13 @@ class Ticks:
     async def _tick(self, tenant: Tenant, rung: int) -> str:
         made = self._made.get(tenant.name)
         if made is None or made[0] != rung:
-            made = rung, asyncio.create_task(asyncio.to_thread(self._make, tenant))
+            made = rung, asyncio.create_task(self._workers.look(self._make, tenant))
             self._made[tenant.name] = made
         return await asyncio.shield(made[1])
 
     def _make(self, tenant: Tenant) -> str:
         service = self._service
-        state, error = service.state
+        state, error = service.state(tenant)
         try:
             return event("tick", service.views(tenant).tick(state, error, service.queries(tenant)))
         except EngineStopped:

@@ -26,6 +26,7 @@ _DEVIATIONS = {
     "std": (True, True), "stddev": (True, True), "stddev_samp": (True, True), "stddev_pop": (True, False),
     "variance": (False, True), "var_samp": (False, True), "var_pop": (False, False),
 }  # fmt: skip
+_WHOLE = DataType(Kind.DECIMAL, 38, 0)
 _PERCENTILES = ("percentile_approx", "approx_percentile")
 
 
@@ -134,7 +135,9 @@ def _is_star(node: exp.Expr, *, distinct: bool) -> bool:
 
 def _average(name: str, argument: Argument, calls: Calls) -> Value:
     sum_type = _sum_type(name, argument)
-    total = calls.add(Call(Function.SUM, argument.expressions, sum_type)).sql
+    # As in Spark, only SUM overflows: the sum behind an average of bigints has room for all of them.
+    room = _WHOLE if _product_type(argument) == BIGINT else sum_type
+    total = calls.add(Call(Function.SUM, argument.expressions, room)).sql
     count = calls.add(Call(Function.COUNT, argument.expressions, BIGINT)).sql
     if sum_type.kind is not Kind.DECIMAL:
         return Value(f"CAST({total} AS DOUBLE) / NULLIF({count}, 0)", DOUBLE)
@@ -163,16 +166,18 @@ def _percentiles(call: exp.Expr, condition: exp.Expr | None, calls: Calls) -> Va
     if len(call.expressions) == 3:
         calls.notices.append(f"the accuracy of {name}() is not used")
     argument = bind_argument(call.expressions[0], condition, calls.scope, products=False)
-    expressions = _numbers(name, argument)
+    expressions, result = _numbers(name, argument), _known(name, argument)[0]
     wanted = strip(call.expressions[1])
     nodes = wanted.expressions if isinstance(wanted, exp.Array) else [wanted]
     fractions = [_fraction(node, call) for node in nodes]
     if not fractions:
         raise TypeMismatch(f'the array of fractions of "{short_text(call)}" is empty')
-    values = [calls.add(Call(Function.QUANTILE, expressions, DOUBLE, fraction)) for fraction in fractions]
+    values = [calls.add(Call(Function.QUANTILE, expressions, result, fraction)) for fraction in fractions]
     if not isinstance(wanted, exp.Array):
         return values[0]
-    return Value(f"array({', '.join(value.sql for value in values)})", DataType(Kind.OTHER, text="array<double>"))
+    return Value(
+        f"array({', '.join(value.sql for value in values)})", DataType(Kind.OTHER, text=f"array<{result.ddl()}>")
+    )
 
 
 def _fraction(node: exp.Expr, call: exp.Expr) -> float:

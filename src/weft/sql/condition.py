@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from weft.errors import TypeMismatch, UnsupportedQuery
-from weft.plan.expression import TRUE, Call, Column, Expression, Literal, Opaque, to_sql
+from weft.plan.expression import TRUE, Call, Column, Expression, Literal, Opaque
+from weft.plan.identity import identity
 from weft.plan.query import Condition, KeyPair
 from weft.plan.types import BOOLEAN, Kind
 from weft.plan.window import EVERYTHING, TimeBounds
@@ -52,7 +53,7 @@ class Conditions:
     def sorted_keys(self) -> tuple[KeyPair, ...]:
         """Distinct keys in the order of their relations and text."""
         by_text = {
-            (key.left_relation, key.right_relation, to_sql(key.left), to_sql(key.right)): key for key in self.keys
+            (key.left_relation, key.right_relation, identity(key.left), identity(key.right)): key for key in self.keys
         }
         return tuple(by_text[text] for text in sorted(by_text))
 
@@ -60,7 +61,7 @@ class Conditions:
         """Distinct other conditions in the order they were written: an earlier one may guard a later one."""
         by_text: dict[tuple[tuple[int, ...], str], Condition] = {}
         for condition in self.others:
-            by_text.setdefault((condition.relations, to_sql(condition.expression)), condition)
+            by_text.setdefault((condition.relations, identity(condition.expression)), condition)
         return tuple(by_text.values())
 
     def limit(self, pair: Pair, bounds: TimeBounds) -> None:

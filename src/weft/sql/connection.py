@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from weft.plan.expression import Call, Column, Expression, Literal, Value, conjuncts, to_sql
+from weft.plan.expression import Call, Column, Expression, Literal, Value, conjuncts
+from weft.plan.identity import identity
 from weft.plan.key import Key
 from weft.plan.query import Condition, KeyPair
 from weft.plan.types import INTEGERS, DataType, Kind
@@ -44,7 +45,7 @@ def common_key(keys: Sequence[KeyPair], count: int) -> CommonKey | None:
     """The key by which all `count` relations are joined; None if some of its parts are not of all of them."""
     types: list[DataType] = []
     parts: list[tuple[Expression, ...]] = []
-    for each in sorted(equality_classes(keys), key=lambda each: sorted(to_sql(value) for _, value in each)):
+    for each in sorted(equality_classes(keys), key=lambda each: sorted(identity(value) for _, value in each)):
         type_ = _widest({key.type for key in keys if _member(key.left_relation, key.left) in each})
         if type_ is None or {relation for relation, _ in each} != set(range(count)):
             return None
@@ -65,7 +66,7 @@ def _widest(types: set[DataType]) -> DataType | None:
 
 
 def _values(members: Iterable[Member], relation: int, type_: DataType) -> list[Expression]:
-    mine = sorted((value for owner, value in members if owner == relation), key=to_sql)
+    mine = sorted((value for owner, value in members if owner == relation), key=identity)
     return [value if value.type in (type_, None) else Call("cast", (value,), type_) for value in mine]
 
 

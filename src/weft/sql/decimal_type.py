@@ -9,11 +9,12 @@ from sqlglot import exp
 
 from weft.plan.expression import Expression, Literal, Opaque
 from weft.plan.types import DOUBLE, FLOATS, INTEGERS, NUMBERS, DataType, Kind, bounded_decimal
+from weft.sql.calls import MARK
 from weft.sql.coercion import coerce_key, common_type
-from weft.sql.expression import bind_expression, column_names, type_of
+from weft.sql.expression import bind_expression, column_names
 from weft.sql.literal import DIGITS, NeedsSpark, decimal_type
 from weft.sql.parse import strip
-from weft.sql.scan import MARK
+from weft.sql.result_type import type_of
 from weft.sql.scope import Scope
 from weft.sql.translate import Names, translate
 

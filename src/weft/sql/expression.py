@@ -8,18 +8,15 @@ from sqlglot import exp
 
 from weft.errors import TypeMismatch
 from weft.plan.expression import Column, Expression, Opaque
-from weft.plan.types import BOOLEAN, STRING, TIMESTAMP, DataType, Kind
+from weft.plan.types import BOOLEAN
 from weft.sql.coercion import as_condition
-from weft.sql.function import RESULT_TYPES
+from weft.sql.harden import harden
 from weft.sql.literal import NeedsSpark
 from weft.sql.parse import strip
-from weft.sql.scan import MARK
+from weft.sql.result_type import opaque_type
 from weft.sql.scope import Scope
 from weft.sql.text import combined_name, short_text, spark_text
-from weft.sql.translate import Names, data_type, translate
-
-_BOOLEAN_NODES = (exp.Predicate, exp.Connector, exp.Not, exp.Escape)
-_TEXT_NODES = (exp.Substring, exp.Trim, exp.Concat, exp.Overlay, exp.Left, exp.Right, exp.Replace)
+from weft.sql.translate import Names, translate
 
 
 def bind_expression(node: exp.Expr, relation: int, scope: Scope) -> Expression:
@@ -89,15 +86,7 @@ def _opaque_combined(node: exp.Expr, scope: Scope) -> Opaque:
         for name in source.stream.schema.names()
         if (source.index, name) in read
     )
-    return Opaque(spark_text(node, combined_path(scope)), columns, type_)
-
-
-def type_of(node: exp.Expr, names: Names) -> DataType | None:
-    """The type of a node's value, None where only Spark can tell."""
-    try:
-        return translate(node, names).type
-    except NeedsSpark:
-        return opaque_type(node, names)
+    return Opaque(spark_text(harden(node, column_names(scope)), combined_path(scope)), columns, type_)
 
 
 def _opaque(node: exp.Expr, relation: int, scope: Scope) -> Opaque | Column:
@@ -112,27 +101,5 @@ def _opaque(node: exp.Expr, relation: int, scope: Scope) -> Opaque | Column:
     read = {scope.resolve(column).field.name for column in node.find_all(exp.Column)}
     order = scope.sources[relation].stream.schema.names()
     columns = tuple(column for column in order if column in read)
-    return Opaque(spark_text(node, names), columns, opaque_type(node, column_names(scope)))
-
-
-def opaque_type(node: exp.Expr, names: Names) -> DataType | None:
-    """The type Spark will give a node we do not evaluate, where that can be told from its outside."""
-    node = strip(node)
-    match node:
-        case exp.Cast() | exp.TryCast():
-            found = data_type(node.args["to"])
-            return None if found.kind is Kind.OTHER else found
-        case exp.Anonymous():
-            return RESULT_TYPES.get(node.name.removeprefix(MARK).lower())
-        case exp.Add() | exp.Sub() if isinstance(strip(node.expression), exp.Interval):
-            return TIMESTAMP if opaque_type(node.this, names) == TIMESTAMP else None
-        case exp.Column():
-            try:
-                return names(node).type
-            except NeedsSpark:
-                return None
-        case _:
-            pass
-    if isinstance(node, _BOOLEAN_NODES):
-        return BOOLEAN
-    return STRING if isinstance(node, _TEXT_NODES) else None
+    text = spark_text(harden(node, column_names(scope)), names)
+    return Opaque(text, columns, opaque_type(node, column_names(scope)))

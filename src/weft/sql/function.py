@@ -1,4 +1,9 @@
-"""What Spark's functions mean for us: those we refuse, and the result types of some we leave to Spark."""
+"""The functions a query may call: an allowlist of functions of the row, by what they give.
+
+A function that is not here is refused, whatever Spark thinks of it: those that read files or open connections (xpath,
+from_xml), that depend on the clock, on chance or on the session, that call Java, and all that a later release of
+Spark may add. What further rules a function has (literal arguments, bounds) is in `sql/rules.py`.
+"""
 
 from __future__ import annotations
 
@@ -38,21 +43,68 @@ GENERATORS = frozenset(
     "sql_keywords stack variant_explode variant_explode_outer".split()
 )
 
-# Their value depends on more than the row: a retried or re-planned batch would give other results, and some reach
-# out of the query altogether (java_method, reflect).
+# Not allowed for a reason worth telling: their value depends on more than the row.
 UNSTABLE = frozenset(
     "aes_encrypt assert_true curdate current_catalog current_database current_date current_path current_schema "
     "current_time current_timestamp current_timezone current_user getdate input_file_block_length "
-    "input_file_block_start input_file_name java_method localtimestamp monotonically_increasing_id now raise_error "
-    "rand randn random randstr reflect session_user shuffle spark_partition_id sysdate sysdatetime today try_reflect "
-    "uniform user uuid version".split()
+    "input_file_block_start input_file_name java_method localtime localtimestamp monotonically_increasing_id now "
+    "raise_error rand randn random randstr reflect session_user shuffle spark_partition_id sysdate sysdatetime today "
+    "try_reflect uniform user uuid version".split()
 )
 
 # Those that SQL also takes without parentheses.
 UNSTABLE_WORDS = frozenset(
     "current_catalog current_database current_date current_schema current_time current_timestamp current_user "
-    "localtimestamp session_user".split()
+    "localtime localtimestamp session_user".split()
 )
+
+NUMBER_FUNCTIONS = frozenset(
+    "abs acos acosh array_contains array_position array_size arrays_overlap ascii asin asinh atan atan2 atanh bigint "
+    "bit_count bit_get bit_length boolean bround cardinality cbrt ceil ceiling char_length character_length contains "
+    "cos cosh cot crc32 csc decimal degrees double e endswith equal_null exists exp expm1 factorial find_in_set float "
+    "floor forall getbit hash hypot instr int is_valid_utf8 isnan isnotnull isnull json_array_length len length "
+    "levenshtein ln locate log log10 log1p log2 luhn_check map_contains_key mod negative octet_length pi pmod position "
+    "positive pow power radians regexp regexp_count regexp_instr regexp_like rint rlike round sec shiftleft shiftright "
+    "shiftrightunsigned sign signum sin sinh size smallint sqrt startswith tan tanh tinyint to_number try_add "
+    "try_divide try_mod try_multiply try_subtract try_to_number width_bucket xxhash64".split()
+)
+"""They give numbers or booleans."""
+
+TIME_FUNCTIONS = frozenset(
+    "add_months date date_add date_diff date_from_unix_date date_part date_sub date_trunc dateadd datediff datepart "
+    "day dayofmonth dayofweek dayofyear extract from_utc_timestamp hour last_day make_date make_dt_interval "
+    "make_timestamp make_timestamp_ltz make_timestamp_ntz minute month months_between next_day quarter second "
+    "timestamp timestamp_micros timestamp_millis timestamp_seconds timestampadd timestampdiff to_date to_timestamp "
+    "to_timestamp_ltz to_timestamp_ntz to_unix_timestamp to_utc_timestamp trunc try_to_date try_to_timestamp unix_date "
+    "unix_micros unix_millis unix_seconds unix_timestamp weekday weekofyear year".split()
+)
+"""They take or give dates and times; those in the list below as text."""
+
+TEXT_FUNCTIONS = frozenset(
+    "base64 bin binary btrim char chr concat concat_ws conv date_format dayname decode elt encode format_number "
+    "format_string from_unixtime get_json_object hex initcap lcase left lower lpad ltrim make_valid_utf8 mask md5 "
+    "monthname overlay parse_url printf quote regexp_extract regexp_replace regexp_substr repeat replace reverse right "
+    "rpad rtrim sha sha1 sha2 soundex space split split_part string substr substring substring_index to_binary to_char "
+    "to_json to_varchar translate trim try_parse_url try_to_binary try_url_decode try_validate_utf8 typeof ucase "
+    "unbase64 unhex upper url_decode url_encode validate_utf8".split()
+)
+"""They give text or bytes."""
+
+CHOICE_FUNCTIONS = frozenset("coalesce greatest if ifnull least nanvl nullif nullifzero nvl nvl2 zeroifnull".split())
+"""They give one of their arguments."""
+
+COLLECTION_FUNCTIONS = frozenset(
+    "array array_append array_compact array_distinct array_except array_intersect array_join array_max array_min "
+    "array_prepend array_remove array_sort array_union arrays_zip element_at filter flatten from_json get "
+    "json_object_keys map map_concat map_entries map_from_arrays map_from_entries map_keys map_values named_struct "
+    "slice sort_array struct transform try_element_at".split()
+)
+"""They make arrays, maps and structs, or take them apart."""
+
+ALLOWED = NUMBER_FUNCTIONS | TIME_FUNCTIONS | TEXT_FUNCTIONS | CHOICE_FUNCTIONS | COLLECTION_FUNCTIONS
+
+LAMBDAS = frozenset("exists filter forall transform".split())
+"""Those that take a lambda."""
 
 RESULT_TYPES: dict[str, DataType] = {
     name: type_
@@ -65,7 +117,7 @@ RESULT_TYPES: dict[str, DataType] = {
         (BIGINT, "crc32 xxhash64 unix_timestamp to_unix_timestamp unix_seconds unix_millis unix_micros"),
         (DOUBLE, "acos asin atan atan2 cbrt cos cosh exp ln log log10 log1p log2 months_between pow power radians "
                  "degrees sin sinh sqrt tan tanh"),
-        (DATE, "add_months curdate date_add date_sub last_day make_date next_day to_date"),
+        (DATE, "add_months date_add date_sub last_day make_date next_day to_date"),
         (TIMESTAMP, "date_trunc from_utc_timestamp timestamp_micros timestamp_millis timestamp_seconds to_timestamp "
                     "to_utc_timestamp"),
         (BOOLEAN, "array_contains isnan isnull isnotnull map_contains_key regexp regexp_like rlike"),

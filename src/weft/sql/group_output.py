@@ -12,12 +12,13 @@ from weft.plan.query import Output
 from weft.plan.types import BOOLEAN, TIMESTAMP, DataType, Kind
 from weft.sql.aggregate import Calls, Value, lower_call
 from weft.sql.coercion import as_condition
-from weft.sql.expression import opaque_type, type_of
 from weft.sql.function import COMPUTED, WINDOWS
 from weft.sql.grouping import Grouping, find_alias, is_window_reference, read_window_call
+from weft.sql.harden import converts_text, harden
 from weft.sql.literal import NeedsSpark
 from weft.sql.output import MOST_OUTPUTS
 from weft.sql.parse import Parsed, called, strip
+from weft.sql.result_type import opaque_type, type_of
 from weft.sql.text import default_name, short_text, spark_text
 from weft.sql.translate import translate
 
@@ -65,7 +66,12 @@ class GroupColumns:
         if isinstance(rewritten, exp.Column):
             value = self._value(rewritten)
             return Output(name, value.sql, value.type, value.source)
-        return Output(name, self._text(rewritten), type_of(rewritten, self._name))
+        return Output(
+            name,
+            self._text(rewritten),
+            type_of(rewritten, self._name),
+            doubtful=converts_text(rewritten, self._name),
+        )
 
     def _rewrite(self, node: exp.Expr, *, aliases: bool) -> exp.Expr:
         """The tree with everything that a group holds replaced by numbered columns."""
@@ -145,7 +151,7 @@ class GroupColumns:
         return Column(self.values[int(column.name)][1], value.type)
 
     def _text(self, node: exp.Expr) -> str:
-        holder = exp.Paren(this=node.copy())
+        holder = exp.Paren(this=harden(node, self._name))
         for column in list(holder.find_all(exp.Column)):
             value = self._value(column)
             # A Var is written as it stands; only text made here goes into one.

@@ -9,8 +9,10 @@ from sqlglot import exp
 from weft.errors import QueryTooLarge, UnknownStream
 from weft.plan.query import Output
 from weft.plan.types import Field
-from weft.sql.expression import column_names, combined_path, type_of
+from weft.sql.expression import column_names, combined_path
+from weft.sql.harden import converts_text, harden
 from weft.sql.parse import strip
+from weft.sql.result_type import type_of
 from weft.sql.scope import Merge, Scope, Source
 from weft.sql.text import combined_name, default_name, quoted_column, spark_text
 
@@ -97,5 +99,6 @@ def _output(node: exp.Expr, alias: str | None, scope: Scope) -> Output:
         if not resolved.path:
             return _column_output(alias or inner.name, resolved.relation, resolved.field)
         alias = alias or inner.name
-    type_ = type_of(inner, column_names(scope))
-    return Output(alias or default_name(inner), spark_text(inner, combined_path(scope)), type_)
+    names = column_names(scope)
+    text = spark_text(harden(inner, names), combined_path(scope))
+    return Output(alias or default_name(inner), text, type_of(inner, names), doubtful=converts_text(inner, names))

@@ -12,8 +12,9 @@ from sqlglot.errors import ParseError
 
 from weft.errors import QuerySyntaxError, QueryTooLarge, UnsupportedQuery
 from weft.plan.window import Window
-from weft.sql.function import COMPUTED, WINDOWS
-from weft.sql.scan import DEEPEST, MARK, MOST_RELATIONS, scan, too_many_relations
+from weft.sql.calls import MARK
+from weft.sql.function import ALLOWED, COMPUTED, LAMBDAS, WINDOWS
+from weft.sql.scan import DEEPEST, MOST_RELATIONS, scan, too_many_relations
 
 _CLAUSES = {
     "distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT",
@@ -42,9 +43,25 @@ _FORBIDDEN: dict[type[exp.Expr], str] = {
     exp.JSONExtractScalar: "the operator ->>",
     exp.Command: "a command",
 }
+# Everything an expression may consist of; functions that SQL gives a grammar of their own are among them.
+_NODES = frozenset(
+    (
+        exp.Add, exp.Alias, exp.All, exp.And, exp.Anonymous, exp.Any, exp.Array, exp.Between, exp.BitwiseAnd,
+        exp.BitwiseLeftShift, exp.BitwiseNot, exp.BitwiseOr, exp.BitwiseRightShift, exp.BitwiseXor, exp.Boolean,
+        exp.Bracket, exp.Case, exp.Cast, exp.Column, exp.ColumnDef, exp.DPipe, exp.DataType, exp.DataTypeParam,
+        exp.DateDiff, exp.DateSub, exp.DateAdd, exp.Distinct, exp.Div, exp.Dot, exp.EQ, exp.Escape, exp.Extract,
+        exp.Filter, exp.GT, exp.GTE, exp.HexString, exp.ILike, exp.Identifier, exp.If, exp.In, exp.IntDiv,
+        exp.Interval, exp.IntervalSpan, exp.Is, exp.LT, exp.LTE, exp.Lambda, exp.Like, exp.Literal, exp.Mod, exp.Mul,
+        exp.NEQ, exp.Neg, exp.Not, exp.Null, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Or, exp.Overlay, exp.Paren,
+        exp.PropertyEQ, exp.RegexpLike, exp.Star, exp.StrPosition, exp.Struct, exp.Sub, exp.Substring, exp.TimestampAdd,
+        exp.TimestampDiff, exp.Trim, exp.TryCast, exp.TsOrDsAdd, exp.TsOrDsDiff, exp.Tuple, exp.Var, exp.VarMap,
+        exp.Where,
+    )
+)  # fmt: skip
 # What sqlglot may raise instead of a ParseError on text that no dialect knows.
 _PARSER_FAILURES = (AttributeError, IndexError, KeyError, TypeError, ValueError, AssertionError)
 _SHAPE = "A query is SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …] [HAVING …]."
+_FUNCTIONS = "docs/functions.md lists the functions: those whose value follows from the row alone, in bounded time."
 _WORD = re.compile(r"\w+(?: \w+)*")
 
 
@@ -227,6 +244,21 @@ def _check_node(node: exp.Expr, *, top: bool) -> None:
     for kind, what in _FORBIDDEN.items():
         if isinstance(node, kind):
             raise UnsupportedQuery(f"{what} is not supported{_at(node)}")
+    if type(node) not in _NODES:
+        raise UnsupportedQuery(f"{node.key.upper()} is not supported{_at(node)}", hint=_FUNCTIONS)
+    _check_star(node, top=top)
+    if isinstance(node, exp.Var) and not _WORD.fullmatch(node.name):
+        raise QuerySyntaxError(f'unexpected "{node.name[:40]}"{_at(node)}')
+    if isinstance(node, exp.Anonymous) and not isinstance(node.this, str):
+        raise UnsupportedQuery(f"a function named by an expression is not supported{_at(node)}")
+    if isinstance(node, exp.Anonymous):
+        _check_call(node)
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+        name = node.expression.name.removeprefix(MARK)
+        raise UnsupportedQuery(f'function "{name}" with a schema name is not supported')
+
+
+def _check_star(node: exp.Expr, *, top: bool) -> None:
     if isinstance(node, exp.Star):
         if any(node.args.values()):
             raise UnsupportedQuery("* EXCEPT is not supported", hint="Name the columns.")
@@ -234,13 +266,20 @@ def _check_node(node: exp.Expr, *, top: bool) -> None:
             raise UnsupportedQuery("* inside an expression is not supported", hint="Name the columns.")
     if isinstance(node, exp.Column) and isinstance(node.this, exp.Star) and not top:
         raise UnsupportedQuery("* inside an expression is not supported", hint="Name the columns.")
-    if isinstance(node, exp.Var) and not _WORD.fullmatch(node.name):
-        raise QuerySyntaxError(f'unexpected "{node.name[:40]}"{_at(node)}')
-    if isinstance(node, exp.Anonymous) and not isinstance(node.this, str):
-        raise UnsupportedQuery(f"a function named by an expression is not supported{_at(node)}")
-    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
-        name = node.expression.name.removeprefix(MARK)
-        raise UnsupportedQuery(f'function "{name}" with a schema name is not supported')
+
+
+def _check_call(node: exp.Anonymous) -> None:
+    name = node.name.removeprefix(MARK).lower()
+    if name not in ALLOWED and name not in COMPUTED and name not in WINDOWS:
+        raise UnsupportedQuery(
+            f"function {name[:60]}() is not among those that a query may call{_at(node)}", hint=_FUNCTIONS
+        )
+    lambdas = sum(isinstance(argument, exp.Lambda) for argument in node.expressions)
+    if lambdas and (name not in LAMBDAS or lambdas > 1 or len(node.expressions) != 2):
+        raise UnsupportedQuery(
+            f"function {name}() with this lambda is not supported{_at(node)}",
+            hint="Lambdas are for exists, filter, forall and transform: filter(tags, t -> t <> '').",
+        )
 
 
 def _of_aggregate(node: exp.Expr) -> bool:

@@ -16,17 +16,8 @@ from sqlglot.errors import TokenError
 
 from weft.errors import QuerySyntaxError, QueryTooLarge, UnsupportedQuery
 from weft.plan.window import Window
-from weft.sql.duration import UNITS
-from weft.sql.function import (
-    AGGREGATES,
-    COMPUTED,
-    COMPUTED_TEXT,
-    GENERATORS,
-    RANKINGS,
-    UNSTABLE,
-    UNSTABLE_WORDS,
-    WINDOWS,
-)
+from weft.sql.calls import mark_functions, position
+from weft.sql.strings import join_strings
 from weft.sql.window import parse_window
 
 LONGEST_TEXT = 100_000
@@ -34,13 +25,7 @@ DEEPEST = 200
 MOST_RELATIONS = 8
 _MOST_NESTED_TYPES = 20
 
-# sqlglot translates the functions it knows into nodes of its own and back, not always to the same function. A marked
-# name is unknown to it, so the call survives as written.
-MARK = "weft$"
-_WITH_GRAMMAR = frozenset("cast try_cast extract trim overlay position substring substr".split())
-_WITH_UNIT = frozenset("timestampadd timestampdiff dateadd datediff date_add date_diff".split())
 _BAD_CHARACTER = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
-_FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
@@ -49,7 +34,6 @@ _OPERANDS = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.ST
              TokenType.TRUE, TokenType.FALSE, TokenType.NULL, *_CLOSE}  # fmt: skip
 _SETS = (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
 _NESTED_TYPES = (TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT)
-_QUANTIFIED = (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE)
 
 
 class _Clause(Enum):
@@ -72,8 +56,6 @@ _CLAUSE_STARTS = {
     ),
 }  # fmt: skip
 _RELATION_FOLLOWS = (TokenType.FROM, TokenType.JOIN, TokenType.STRAIGHT_JOIN)
-_REFUSED = (AGGREGATES | RANKINGS | GENERATORS | UNSTABLE) - COMPUTED - WINDOWS
-_QUANTILES = frozenset("median percentile percentile_cont percentile_disc".split())
 _STATEMENTS = frozenset(
     "add alter analyze begin cache call clear comment copy create declare delete desc describe drop execute explain "
     "export from grant import insert install kill list load lock merge msck optimize pragma refresh repair replace "
@@ -92,19 +74,13 @@ class Scan:
 def scan(text: str) -> Scan:
     """Tokens of one SELECT statement; raises for what is too large, malformed at first sight or no SELECT."""
     _check_text(text)
-    tokens = _words(_one_statement(_tokenize(text), text))
+    tokens = _words(join_strings(_one_statement(_tokenize(text), text), text))
     _check_nesting(tokens)
     _check_keywords(tokens, text)
     _check_commas(tokens, text)
     windows: dict[int, Window] = {}
     rest = _take_windows(tokens, windows, text)
-    return Scan(_mark_functions(rest, text), windows)
-
-
-def position(text: str, offset: int) -> str:
-    """Where an offset is, for people: lines and columns count from one."""
-    line = text.count("\n", 0, offset) + 1
-    return f"line {line}, column {offset - text.rfind(chr(10), 0, offset)}"
+    return Scan(mark_functions(rest, text), windows)
 
 
 def _check_text(text: str) -> None:
@@ -127,7 +103,7 @@ def _tokenize(text: str) -> list[Token]:
         offset = _unterminated(text)
         raise QuerySyntaxError(
             f"a quoted text or comment is not closed at {position(text, offset)}",
-            hint="Close it with the quote it began with; inside strings write \\' for a quote.",
+            hint="Close it with the quote it began with; inside strings write \\' or '' for a quote.",
         ) from error
     return tokens
 
@@ -312,67 +288,4 @@ def _take_relation(
         body[token.start] = text[token.start : token.end + 1]
     raise QuerySyntaxError(
         f'window of relation "{name.text}" at {position(text, opening.start)} is not closed', hint="Add the missing ]."
-    )
-
-
-def _mark_functions(tokens: list[Token], text: str) -> list[Token]:
-    marked = []
-    for index, token in enumerate(tokens):
-        following = tokens[index + 1].token_type if index + 1 < len(tokens) else None
-        before = tokens[index - 1].token_type if index else None
-        if following is TokenType.L_PAREN:
-            _check_function(token, tokens[index + 2 : index + 3], before=before, text=text)
-            if token.token_type in _NAMES and not _keeps_grammar(tokens, index):
-                marked.append(Token(TokenType.VAR, MARK + token.text, token.line, token.col, token.start, token.end))
-                continue
-        elif (
-            token.text.lower() in UNSTABLE_WORDS
-            and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
-            and TokenType.DOT not in (before, following)
-            and before is not TokenType.ALIAS
-        ):
-            raise _unstable(token.text, position(text, token.start))
-        marked.append(token)
-    return marked
-
-
-def _keeps_grammar(tokens: list[Token], index: int) -> bool:
-    name = tokens[index].text.lower()
-    if name in _WITH_GRAMMAR:
-        return True
-    return name in _WITH_UNIT and len(tokens) > index + 3 and (
-        tokens[index + 2].text.lower() in UNITS | {"month", "quarter", "year"}
-        and tokens[index + 3].token_type is TokenType.COMMA
-    )  # fmt: skip
-
-
-def _check_function(token: Token, argument: list[Token], *, before: TokenType | None, text: str) -> None:
-    name = token.text.lower()
-    if name in _REFUSED and before not in _QUANTIFIED:
-        _refuse_function(name, position(text, token.start))
-    no_argument = bool(argument) and argument[0].token_type is TokenType.R_PAREN
-    if name in ("unix_timestamp", "to_unix_timestamp") and no_argument:
-        raise _unstable(name, position(text, token.start))
-    if token.token_type is TokenType.IDENTIFIER and not _FUNCTION_NAME.fullmatch(token.text):
-        raise UnsupportedQuery(f'function "{token.text[:60]}" at {position(text, token.start)} does not exist')
-
-
-def _refuse_function(name: str, where: str) -> None:
-    if name in AGGREGATES:
-        hint = f"Aggregate functions are {COMPUTED_TEXT}."
-        if name in _QUANTILES:
-            hint = "Use PERCENTILE_APPROX(x, 0.5), which needs no sorting of the rows."
-        raise UnsupportedQuery(f"aggregate function {name}() at {where} is not supported", hint=hint)
-    if name in RANKINGS:
-        raise UnsupportedQuery(f"window function {name}() at {where} is not supported")
-    if name in GENERATORS:
-        raise UnsupportedQuery(f"function {name}() at {where} gives several rows per row and is not supported")
-    raise _unstable(name, where)
-
-
-def _unstable(name: str, where: str) -> UnsupportedQuery:
-    return UnsupportedQuery(
-        f"function {name.lower()} at {where} is not supported",
-        detail="Its value depends on more than the row, so results could not be repeated.",
-        hint="Put the value into the stream, or filter on the event-time column.",
     )

@@ -33,6 +33,11 @@ def parse_schema(ddl: str) -> Schema:
         raise InvalidStream("the schema is empty", hint='Write it like "ts timestamp, userID bigint".')
     if len(ddl) > _LONGEST_TEXT:
         raise InvalidStream(f"the schema text is longer than {_LONGEST_TEXT} characters")
+    if "${" in ddl:
+        raise InvalidStream(
+            'a name in the schema contains "${"',
+            hint="Spark would take it for a variable: give the column another name.",
+        )
     reader = _Reader(ddl)
     fields = reader.fields("")
     seen: dict[str, str] = {}

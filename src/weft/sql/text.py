@@ -7,11 +7,13 @@ from collections.abc import Callable
 from sqlglot import ErrorLevel, exp
 from sqlglot.errors import UnsupportedError
 
-from weft.errors import UnsupportedQuery
-from weft.plan.expression import quote
+from weft.errors import QueryTooLarge, UnsupportedQuery
+from weft.plan.expression import quote, quote_string
+from weft.sql.calls import MARK
 from weft.sql.function import COMPUTED
 from weft.sql.parse import called, calls_in, strip
-from weft.sql.scan import MARK
+
+_LONGEST = 1_000_000
 
 
 def spark_text(node: exp.Expr, name_of: Callable[[exp.Column], tuple[str, ...]]) -> str:
@@ -23,7 +25,22 @@ def spark_text(node: exp.Expr, name_of: Callable[[exp.Column], tuple[str, ...]])
         column.replace(exp.Dot.build([first, *path]) if path else first)
     for identifier in holder.find_all(exp.Identifier):
         identifier.set("quoted", True)
-    return _generate(holder.this, quoted=True)
+    for literal in list(holder.find_all(exp.Literal)):
+        if literal.is_string and not isinstance(literal.parent, exp.Interval):
+            # A Var is written as it stands: strings are quoted here, by one rule for all text that goes to Spark.
+            literal.replace(exp.Var(this=quote_string(literal.name)))
+    text = _generate(holder.this, quoted=True)
+    if "${" in text:
+        # What is left are names: between backquotes nothing can be escaped.
+        raise UnsupportedQuery(
+            f'a name with "${{" in the expression "{short_text(node)}" is not supported',
+            hint="Spark would take it for a variable; AS can give any name to a column of the result.",
+        )
+    if len(text) > _LONGEST:
+        raise QueryTooLarge(
+            f'the expression "{short_text(node)}" is longer than {_LONGEST} characters when spelled out'
+        )
+    return text
 
 
 def default_name(node: exp.Expr) -> str:

@@ -7,15 +7,16 @@ from functools import partial
 
 from sqlglot import exp
 
-from weft.errors import InvalidStream, QuerySyntaxError, TypeMismatch
+from weft.errors import InvalidStream, TypeMismatch
 from weft.plan.expression import Call, Column, Expression, Literal
 from weft.plan.types import BOOLEAN, INT, NULL, STRING, DataType, Kind
 from weft.sql.arithmetic import absolute, arithmetic, negate
+from weft.sql.calls import MARK
 from weft.sql.coercion import as_condition, coerce, compare, is_text, typed, unify
 from weft.sql.literal import NeedsSpark, cast_literal, integer, number
+from weft.sql.matching import check_like, checked_regex
 from weft.sql.membership import membership
 from weft.sql.parse import flatten, strip
-from weft.sql.scan import MARK
 from weft.sql.schema import parse_type
 
 Names = Callable[[exp.Column], Column]
@@ -33,7 +34,10 @@ _UNDERSTOOD = frozenset(
 )
 _DATE_PARTS = {"year": "year", "month": "month", "day": "day", "dayofmonth": "day"}
 _TIME_PARTS = {"hour": "hour", "minute": "minute", "second": "second"}
-_TEXT_TESTS = {"startswith": "starts_with", "endswith": "ends_with", "contains": "contains"}
+_TEXT_TESTS = {
+    "startswith": "starts_with", "endswith": "ends_with", "contains": "contains",
+    "rlike": "rlike", "regexp": "rlike", "regexp_like": "rlike",
+}  # fmt: skip
 
 
 def translate(node: exp.Expr, names: Names) -> Expression:
@@ -145,23 +149,25 @@ def _like(node: exp.Expr, names: Names, escape: str = "\\") -> Expression:
     value, pattern = translate(node.this, names), translate(node.expression, names)
     if not (is_text(value) and isinstance(pattern, Literal) and isinstance(pattern.value, str) and is_text(pattern)):
         raise NeedsSpark
-    _check_pattern(pattern.value, escape)
+    check_like(pattern.value, escape)
     extra = () if escape == "\\" else (Literal(escape, STRING),)
     like = Call("like", (value, pattern, *extra), BOOLEAN)
     return Call("not", (like,), BOOLEAN) if node.args.get("negate") else like
 
 
-def _check_pattern(pattern: str, escape: str) -> None:
-    at = 0
-    while at < len(pattern):
-        if pattern[at] == escape:
-            at += 1
-            if at == len(pattern) or pattern[at] not in ("_", "%", escape):
-                raise QuerySyntaxError(
-                    f"the LIKE pattern '{pattern[:60]}' has an escape character before neither % nor _ nor itself",
-                    hint="Double the escape character to match it.",
-                )
-        at += 1
+def _regex(node: exp.Expr, names: Names) -> Expression:
+    return _rlike(translate(node.this, names), translate(node.expression, names))
+
+
+def _rlike(value: Expression, pattern: Expression) -> Expression:
+    if not (is_text(value) and isinstance(pattern, Literal) and isinstance(pattern.value, str) and is_text(pattern)):
+        raise NeedsSpark
+    plain = checked_regex(pattern.value, "rlike")
+    return (
+        Call("rlike", (value, pattern), BOOLEAN)
+        if plain is None
+        else Call("contains", (value, Literal(plain, STRING)), BOOLEAN)
+    )
 
 
 def _escape(node: exp.Expr, names: Names) -> Expression:
@@ -235,7 +241,8 @@ def _function(node: exp.Expr, names: Names) -> Expression:
         case _, [value] if name in _DATE_PARTS or name in _TIME_PARTS:
             return _part(name, value)
         case _, [value, wanted] if name in _TEXT_TESTS and is_text(value) and is_text(wanted):
-            return Call(_TEXT_TESTS[name], (value, wanted), BOOLEAN)
+            test = _TEXT_TESTS[name]
+            return _rlike(value, wanted) if test == "rlike" else Call(test, (value, wanted), BOOLEAN)
         case "if", [condition, chosen, other]:
             return _cases([as_condition(condition, "the condition of IF")], [chosen, other])
         case ("coalesce", [_, *_]) | ("nvl" | "ifnull", [_, _]):
@@ -259,6 +266,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[exp.Expr, Names], Expression]] = {
     exp.Between: _between,
     exp.In: _in,
     exp.Like: _like,
+    exp.RegexpLike: _regex,
     exp.Escape: _escape,
     exp.Case: _case,
     exp.Cast: _cast,

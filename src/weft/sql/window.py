@@ -12,11 +12,13 @@ from weft.sql.duration import LONGEST, read_micros
 # A tuple gives one row per window it is in; beyond this a query is a mistake, not a wish.
 MOST_WINDOWS_PER_TUPLE = 10_000
 
-_CLAUSE = re.compile(r"\s*(RANGE|TUMBLE|SESSION)\s+(.+?)(?:\s+SLIDE\s+(.+?))?\s*", re.IGNORECASE | re.DOTALL)
+_CLAUSE = re.compile(r"\s*(RANGE|TUMBLE|SESSION)\s+(.+?)(?:\s+(SLIDE|MAX)\s+(.+?))?\s*", re.IGNORECASE | re.DOTALL)
+_SECOND = {"RANGE": "SLIDE", "SESSION": "MAX"}
+"""What a second duration is called."""
 _QUOTED = re.compile(r"""(?:INTERVAL\s*)?(?:'([^']*)'|"([^"]*)"|(.+))""", re.IGNORECASE | re.DOTALL)
 _HINT = (
-    "Windows are [RANGE 8 SECONDS SLIDE 4 SECONDS], [TUMBLE 5 SECONDS], [RANGE 10 SECONDS], [SESSION 5 SECONDS] and "
-    "[UNBOUNDED]; units go from MICROSECONDS to DAYS."
+    "Windows are [RANGE 8 SECONDS SLIDE 4 SECONDS], [TUMBLE 5 SECONDS], [RANGE 10 SECONDS], [SESSION 5 SECONDS], "
+    "[SESSION 5 MINUTES MAX 1 HOUR] and [UNBOUNDED]; units go from MICROSECONDS to DAYS."
 )
 
 
@@ -26,15 +28,25 @@ def parse_window(text: str, *, relation: str, position: str) -> Window:
         return Unbounded()
     match = _CLAUSE.fullmatch(text)
     kind = match[1].upper() if match else ""
-    if match is None or (match[3] is not None and kind != "RANGE"):
+    if match is None or (match[3] is not None and match[3].upper() != _SECOND.get(kind)):
         raise QuerySyntaxError(f'malformed window of relation "{relation}" at {position}', hint=_HINT)
     size = read_size(match[2], relation=relation, position=position)
-    slide = read_size(match[3], relation=relation, position=position) if match[3] is not None else None
+    second = read_size(match[4], relation=relation, position=position) if match[4] is not None else None
     if kind == "SESSION":
-        return Session(size)
+        return session(size, second, relation=relation)
     if kind == "TUMBLE":
-        slide = size
-    return Range(size) if slide is None else sliding(size, slide, relation=relation)
+        second = size
+    return Range(size) if second is None else sliding(size, second, relation=relation)
+
+
+def session(gap: timedelta, longest: timedelta | None, *, relation: str) -> Session:
+    """Session windows of a relation, unless they could not be as long as their gap."""
+    if longest is not None and longest < gap:
+        raise InvalidWindow(
+            f'the sessions of relation "{relation}" cannot be shorter than their gap',
+            hint="Give MAX a longer duration than the gap, or leave it out.",
+        )
+    return Session(gap, longest)
 
 
 def sliding(size: timedelta, slide: timedelta, *, relation: str) -> Sliding:

@@ -7,7 +7,7 @@ A file holds the rows one tag task made for one store, as one record batch per r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from weft.plan.changelog import Slots
 from weft.plan.key import IndexId, StoreId
-from weft.state.directory import disk_errors
+from weft.state.files import DataFile
 
 HASH = "weft#h"
 TIME = "weft#t"
@@ -115,17 +115,6 @@ def bucket_schema(rows: pa.Schema, *, epoch: int, words: int) -> pa.Schema:
     return rows.with_metadata({_EPOCH: str(epoch).encode(), _WORDS: str(words).encode()})
 
 
-def write_bucket(path: Path, schema: pa.Schema, parts: Iterable[pa.RecordBatch]) -> int:
-    """Write a file of record batches; returns its size. Its name must be new: files are never overwritten."""
-    with disk_errors(path.name):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with pa.OSFile(str(path), "wb") as file:
-            with pa.ipc.new_file(file, schema) as writer:
-                for part in parts:
-                    writer.write_batch(part.replace_schema_metadata(schema.metadata))
-            return int(file.tell())
-
-
 @dataclass(frozen=True, slots=True)
 class PartView:
     """A part of a bucket, mapped into memory: nothing is read before it is touched."""
@@ -153,9 +142,9 @@ def open_part(path: Path, part: int) -> PartView:
 
 def open_parts(path: Path, parts: Sequence[int]) -> list[PartView]:
     """Map some parts of a bucket file."""
-    reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    epoch, words = meaning_of_sets(reader.schema)
-    return [_view(reader.get_batch(part), epoch, words) for part in parts]
+    file = DataFile(path)
+    epoch, words = meaning_of_sets(file.schema)
+    return [_view(file.batch(part), epoch, words) for part in parts]
 
 
 def _view(rows: pa.RecordBatch, epoch: int, words: int) -> PartView:

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from weft.plan.key import Index, content_id
 from weft.plan.probes import Input
-from weft.state.bucket import HASH, SETS, sets_from_arrow, sets_to_arrow, write_bucket
+from weft.state.bucket import HASH, SETS, sets_from_arrow, sets_to_arrow
+from weft.state.files import DataFile, Written, write_file
 from weft.state.segment import PartRef
 
 _REFS, _WORDS, _SPANS = b"weft.refs", b"weft.words", b"weft.spans"
@@ -115,9 +116,15 @@ def place_id(owner: Input, index: Index) -> str:
 
 
 def write_combinations(
-    path: Path, found: Combinations, refs: Sequence[PartRef], *, times: bool, indexes: Indexes | None = None
-) -> int:
-    """Write a list that is not empty; its part numbers are those of `refs`. Returns the size.
+    folder: str | Path,
+    name: str,
+    found: Combinations,
+    refs: Sequence[PartRef],
+    *,
+    times: bool,
+    indexes: Indexes | None = None,
+) -> Written:
+    """Write a list that is not empty; its part numbers are those of `refs`.
 
     Without `times` they can be read from the rows.
     """
@@ -136,7 +143,7 @@ def write_combinations(
         _WORDS: str(found.sets.shape[1]).encode(),
         _SPANS: json.dumps([[int(each.time.min()), int(each.time.max())] for each in found.members]).encode(),
     }
-    return write_bucket(path, batch.schema.with_metadata(described), [batch])
+    return write_file(folder, name, batch.schema.with_metadata(described), [batch])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,8 +204,8 @@ class CombinationFile:
 
 def open_combinations(path: Path) -> CombinationFile:
     """Map a file of combinations."""
-    reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    described = reader.schema.metadata
+    file = DataFile(path)
+    described = file.schema.metadata
     refs = tuple(PartRef(name, part) for name, part in json.loads(described[_REFS]))
     spans = tuple((first, last) for first, last in json.loads(described[_SPANS]))
-    return CombinationFile(reader.get_batch(0), refs, int(described[_WORDS]), spans)
+    return CombinationFile(file.batch(0), refs, int(described[_WORDS]), spans)

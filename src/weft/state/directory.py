@@ -13,11 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import DiskFull, InvalidSetting, StateCorrupt, StateLocked, StateVersion
+from weft.state.head import HEAD_FILE, create_head
+from weft.state.sealed import seal, unseal
 
-FORMAT = 1
+FORMAT = 2
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
-_FOLDERS = ("streams", "changelog", "commits", "checkpoints", "data", "packs", "quarantine", "sinks")
+RESTORE = "Restore the state directory from a copy, or give a new path."
+"""What to do about a damaged state directory."""
+_FOLDERS = (
+    "streams", "changelog", "commits", "checkpoints", "data", "packs", "quarantine", "sinks", "inputs", "ahead",
+)  # fmt: skip
 
 
 @contextmanager
@@ -53,7 +59,7 @@ class Directory:
         root = Path(path).resolve()
         with disk_errors("the state directory"):
             try:
-                root.mkdir(parents=True, exist_ok=True)
+                root.mkdir(mode=0o700, parents=True, exist_ok=True)  # rows of all tenants are below it
             except (FileExistsError, NotADirectoryError) as error:
                 raise InvalidSetting(
                     f'state directory "{root}" is a file, or below one', hint="Give a directory, or a new path."
@@ -81,36 +87,59 @@ class Directory:
             raise InvalidSetting(f'path "{"/".join(parts)}" leaves the state directory')
         return path
 
-    def write_json(self, value: object, *parts: str) -> None:
-        """Put a JSON file in place atomically and durably: readers see the old one or the new one."""
+    def write_json(self, value: object, *parts: str) -> str:
+        """Put a JSON file in place atomically: readers see the old one or the new one, also after a power failure.
+
+        Which of the two it is then is certain only once its folder is flushed, too. Returns its digest.
+        """
         path = self.path(*parts)
-        data = json.dumps(value, separators=(",", ":")).encode()
+        data, digest = seal("/".join(parts), value)
         temporary = path.with_name(path.name + ".tmp")
         with disk_errors(path.name):
             try:
-                with open(temporary, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
+                _write_new(temporary, data)
                 os.replace(temporary, path)
             except OSError:
                 temporary.unlink(missing_ok=True)
                 raise
+        return digest
+
+    def create_json(self, value: object, *parts: str) -> str:
+        """Write a JSON file whose name is new, durably; one that was cut short by a crash is not as it was written.
+
+        Returns its digest. It is one flush instead of two: of a new file that also makes the name durable.
+        """
+        path = self.path(*parts)
+        data, digest = seal("/".join(parts), value)
+        with disk_errors(path.name):
+            try:
+                _write_new(path, data)
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
+        return digest
 
     def read_json(self, *parts: str) -> Any:
         """A JSON file's value; None if there is no such file."""
+        found = self.read_sealed(*parts)
+        return None if found is None else found[0]
+
+    def read_sealed(self, *parts: str) -> tuple[Any, str] | None:
+        """A JSON file's value and its digest; None if there is no such file."""
         path = self.path(*parts)
         try:
-            return json.loads(path.read_bytes())
+            return unseal("/".join(parts), path.read_bytes())
         except FileNotFoundError:
             return None
         except (ValueError, OSError) as error:
-            raise _unreadable(path) from error
+            raise unreadable("/".join(parts), error) from error
 
-    def append_json(self, value: object, *parts: str) -> None:
-        """Add a line to a JSON-lines file; a line cut short by a crash or a full disk does not count."""
+    def append_json(self, value: object, *parts: str) -> str:
+        """Add a line to a JSON-lines file; a line cut short by a crash or a full disk does not count. Returns its
+        digest."""
         path = self.path(*parts)
-        line = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+        data, digest = seal("/".join(parts), value)
+        line = data + b"\n"
         with disk_errors(path.name), open(path, "ab", buffering=0) as file:
             end = os.fstat(file.fileno()).st_size
             try:
@@ -120,21 +149,21 @@ class Directory:
             except OSError:
                 os.ftruncate(file.fileno(), end)
                 raise
+        return digest
 
-    def read_json_lines(self, *parts: str) -> list[Any]:
-        """The whole lines of a JSON-lines file; a torn last line was never acknowledged and is cut off."""
+    def read_lines(self, *parts: str) -> tuple[list[tuple[Any, str]], int]:
+        """The whole lines of a JSON-lines file, each with its digest; and how many bytes they are: what is behind them
+        is a line that was cut short."""
         path = self.path(*parts)
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            return []
+            return [], 0
         whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) != len(data):
-            os.truncate(path, len(whole))
         try:
-            return [json.loads(line) for line in whole.splitlines()]
+            return [unseal("/".join(parts), line) for line in whole.split(b"\n")[:-1]], len(whole)
         except ValueError as error:
-            raise _unreadable(path) from error
+            raise unreadable("/".join(parts), error) from error
 
     def numbered(self, folder: str) -> list[tuple[int, Path]]:
         """Entries of a folder that are named by a number, in order; leftovers of torn writes are ignored."""
@@ -177,26 +206,53 @@ def _check_version(root: Path) -> None:
     try:
         found = json.loads(path.read_bytes())["format"]
     except FileNotFoundError:
-        strangers = sorted(entry.name for entry in os.scandir(root) if entry.name != _LOCK_FILE)
+        ours = (_LOCK_FILE, HEAD_FILE, _FORMAT_FILE + ".tmp")  # all that there is after a crash at the very beginning
+        strangers = sorted(entry.name for entry in os.scandir(root) if entry.name not in ours)
+        if HEAD_FILE in os.listdir(root) and set(strangers) & set(_FOLDERS):
+            raise missing(_FORMAT_FILE) from None
         if strangers:
             raise StateVersion(
                 f'directory "{root}" is not a weft state directory',
                 detail=f"It holds other files, such as {strangers[0]!r}.",
                 hint="Give an empty or new directory.",
             ) from None
-        path.write_text(json.dumps({"format": FORMAT}))
+        create_head(root)
+        temporary = path.with_name(path.name + ".tmp")
+        _write_new(temporary, json.dumps({"format": FORMAT}).encode())
+        os.replace(temporary, path)
+        flush_folder(root)
         return
-    except (ValueError, KeyError, TypeError) as error:
-        raise _unreadable(path) from error
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise unreadable(_FORMAT_FILE, error) from error
     if found != FORMAT:
         raise StateVersion(
             f'state directory "{root}" has format {found}, this weft reads format {FORMAT}',
+            detail=f'The file "{_FORMAT_FILE}" in it says so.',
             hint="Use the weft release that wrote it, or give a new path.",
         )
 
 
-def _unreadable(path: Path) -> StateCorrupt:
-    return StateCorrupt(
-        f'state file "{path.name}" cannot be read',
-        hint="Restore the state directory from a copy, or give a new path.",
-    )
+def unreadable(name: str, error: Exception) -> StateCorrupt:
+    """A file of the state directory, by its path in it, that is not as it was written."""
+    return StateCorrupt(f'state file "{name}" cannot be read', detail=f"{error}.", hint=RESTORE)
+
+
+def missing(name: str) -> StateCorrupt:
+    """A file of the state directory that is not there, by its path in it."""
+    return StateCorrupt(f'state file "{name}" is missing', hint=RESTORE)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -9,6 +9,8 @@ from weft.plan.changelog import LiveQuery, QueryId, Slots
 from weft.plan.key import StoreId
 from weft.plan.probes import StoredJoin, inputs_of
 from weft.plan.query import BoundQuery
+from weft.plan.returning import gives_way, streams_of
+from weft.plan.time import TIME_MAX
 from weft.plan.window import to_micros
 from weft.state.bucket import Bucket
 
@@ -27,7 +29,7 @@ def horizons(
     """How far back each live query reaches in each of its stores.
 
     `stores` gives the stores of a query's relations by query id. A stored tuple of a relation is met by future tuples
-    of the others, which are not older than their streams' watermarks. An aggregation
+    of the others, which are not older than their streams' watermarks, nor than what the query has passed. Aggregation
     reaches back to the windows that have not ended: `closed` says up to where they are, by streams; None stands for
     time zero, to see how long reaches are. Intermediate results (`stored`) reach as far back as their tuples. Sessions
     can go on for ever; which do is known only to those who look (`Manifest.open`).
@@ -38,11 +40,11 @@ def horizons(
         for store in slices:
             found[store][_windows_reach(live.query, closed)] |= 1 << live.slot
         if len(live.query.relations) > 1:
+            reached = _reached(live.query, watermarks, closed or {})
             for number, store in enumerate(met):
-                found[store][_oldest_met(live.query, number, watermarks)] |= 1 << live.slot
-        for each in stored:
-            if each.slots >> live.slot & 1:
-                found[each.id][_oldest_combined(live.query, each, watermarks)] |= 1 << live.slot
+                found[store][_oldest_met(live.query, number, reached)] |= 1 << live.slot
+            for each in (each for each in stored if each.slots >> live.slot & 1):
+                found[each.id][_oldest_combined(live.query, each, reached)] |= 1 << live.slot
     return {store: [(oldest, Slots(mask)) for oldest, mask in rows.items()] for store, rows in found.items()}
 
 
@@ -51,6 +53,17 @@ def _kinds(query: BoundQuery, stores: Sequence[StoreId]) -> tuple[Sequence[Store
     if query.aggregation is not None and query.is_probed:
         return stores[:-1], stores[-1:]
     return ((), stores) if query.aggregation is not None or query.session is not None else (stores, ())
+
+
+def _reached(
+    query: BoundQuery, watermarks: Mapping[str, int], closed: Mapping[tuple[str, ...], int]
+) -> Mapping[str, int]:  # fmt: skip
+    """How old a future tuple of each stream can be that meets anything stored: an idle stream holds nothing back."""
+    passed = closed.get(names := streams_of(query)) if closed else None
+    if passed is None or all(name in watermarks and watermarks[name] >= passed for name in names):
+        return watermarks  # as usual: nobody is idle
+    raised = {name: max(passed, watermarks.get(name, passed)) for name in names if gives_way(query, name)}
+    return {**watermarks, **raised}
 
 
 def _oldest_met(query: BoundQuery, relation: int, watermarks: Mapping[str, int]) -> int | None:
@@ -72,7 +85,7 @@ def _oldest_combined(query: BoundQuery, stored: StoredJoin, watermarks: Mapping[
     return None if None in oldest else min(each for each in oldest if each is not None)
 
 
-_NOTHING = 2**62
+_NOTHING = TIME_MAX + 1
 """Later than any event time: nothing is reached."""
 
 
@@ -82,7 +95,7 @@ def _windows_reach(query: BoundQuery, closed: Mapping[tuple[str, ...], int] | No
     size = to_micros(query.sliding.size)
     if closed is None:
         return -size
-    ended = closed.get(tuple(sorted({relation.stream for relation in query.relations})))
+    ended = closed.get(streams_of(query))
     return None if ended is None else ended - size
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.state.bucket import write_bucket
+from weft.state.files import DataFile, Written, write_file
 
 _SCHEMA = pa.schema([("l", pa.int32()), ("r", pa.int32())])
 Rows = np.ndarray[Any, np.dtype[np.int32]]
@@ -88,30 +88,31 @@ class WindowResult:
         return cls(value["path"], value["source"], value["rows"], value["bytes"], refs)
 
 
-def write_pairs(path: Path, pieces: Iterable[tuple[Rows, Rows]]) -> int:
-    """Write the pairs of a segment; returns the file's size."""
+def write_pairs(folder: str | Path, name: str, pieces: Iterable[tuple[Rows, Rows]]) -> Written:
+    """Write the pairs of a segment."""
     arrays = ([pa.array(left), pa.array(right)] for left, right in pieces)
-    return write_bucket(path, _SCHEMA, (pa.RecordBatch.from_arrays(each, schema=_SCHEMA) for each in arrays))
+    return write_file(folder, name, _SCHEMA, (pa.RecordBatch.from_arrays(each, schema=_SCHEMA) for each in arrays))
 
 
 def read_pairs(path: Path, numbers: Iterable[int]) -> Iterator[tuple[Rows, Rows]]:
     """The pairs of some pieces of a segment, mapped into memory."""
-    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+    file = DataFile(path)
     for number in numbers:
-        batch = reader.get_batch(number)
+        batch = file.batch(number)
         yield batch.column(0).to_numpy(), batch.column(1).to_numpy()
 
 
-def write_session_rows(path: Path, columns: Mapping[str, np.ndarray[Any, Any]]) -> int:
+def write_session_rows(folder: str | Path, name: str, columns: Mapping[str, np.ndarray[Any, Any]]) -> Written:
     """Write combinations of session joins: `slot`, for each member its part `p<n>` and row `r<n>`, and the `first` and
-    `last` time of the session; returns the size."""
-    table = pa.table({name: pa.array(values, _session_type(name)) for name, values in columns.items()})
-    return write_bucket(path, table.schema, table.to_batches())
+    `last` time of the session."""
+    table = pa.table({column: pa.array(values, _session_type(column)) for column, values in columns.items()})
+    return write_file(folder, name, table.schema, table.to_batches())
 
 
 def read_session_rows(path: Path, slot: int) -> dict[str, np.ndarray[Any, Any]]:
     """The combinations of one query, by the names they were written under."""
-    table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    file = DataFile(path)
+    table = pa.Table.from_batches([file.batch(number) for number in range(file.parts)], file.schema)
     mine = table.filter(pc.equal(table["slot"], slot))
     return {name: mine[name].to_numpy() for name in mine.column_names}
 

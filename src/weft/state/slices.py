@@ -6,35 +6,77 @@ classes and cells are of different lengths. Results of aggregations are kept the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from weft.kernels.cells import Cells, Detail
-from weft.state.bucket import bucket_schema, meaning_of_sets, sets_from_arrow, sets_to_arrow, write_bucket
+from weft.kernels.cells import LAST, Cells, Detail
+from weft.kernels.session_index import SessionIndex
+from weft.state.bucket import bucket_schema, meaning_of_sets, sets_from_arrow, sets_to_arrow
+from weft.state.files import DataFile, Written, write_file
 
 _GROUP, _SETS, _SLICES, _CLASSES, _OF_GROUP, _GROUPS = "group:", "sets", "slices", "classes", "groups", "count"
 _LANE, _DETAIL, _DICTIONARY = "lane:", "detail:", "dictionary:"
 _PARTS = ("cells", "codes", "weights")
+_INDEX = "index:"
 
 
-def write_slices(path: Path, parts: Iterable[Cells], *, epoch: int, words: int) -> int:
-    """Write a file with one part per range; returns its size."""
+def write_slices(
+    folder: str | Path,
+    name: str,
+    parts: Iterable[Cells],
+    *,
+    epoch: int,
+    words: int,
+    indexes: Sequence[SessionIndex] = (),
+) -> Written:
+    """Write a file with one part per range. Parts with sessions have an index each."""
     parts = list(parts)
-    narrow = {name for name in parts[0].lanes if all(_is_small(part.lanes[name]) for part in parts)}
+    narrow = {lane for lane in parts[0].lanes if all(_is_small(part.lanes[lane]) for part in parts)} - {LAST}
     batches = [_to_batch(part, narrow) for part in parts]
-    return write_bucket(path, bucket_schema(batches[0].schema, epoch=epoch, words=words), batches)
+    if indexes:
+        batches = [_with_index(batch, index) for batch, index in zip(batches, indexes, strict=True)]
+    return write_file(folder, name, bucket_schema(batches[0].schema, epoch=epoch, words=words), batches)
 
 
 def read_slices(path: Path, parts: Iterable[int]) -> Iterator[tuple[Cells, int]]:
     """Some parts of a file, mapped, with the epoch their query-sets are of."""
-    reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    epoch, words = meaning_of_sets(reader.schema)
+    file = DataFile(path)
+    epoch, words = meaning_of_sets(file.schema)
     for part in parts:
-        yield _from_batch(reader.get_batch(part), words), epoch
+        yield _wide(_from_batch(file.batch(part), words)), epoch
+
+
+def read_sessions(path: Path, parts: Iterable[int]) -> Iterator[tuple[Cells, SessionIndex | None, int]]:
+    """The same for parts with sessions, with their index (None if the file has none): numbers of classes and groups are
+    as in the file, so that nothing is read before it is taken (`chosen_cells`)."""
+    file = DataFile(path)
+    epoch, words = meaning_of_sets(file.schema)
+    indexed = _INDEX + "hashes" in file.schema.names
+    for part in parts:
+        batch = file.batch(part)
+        yield _from_batch(batch, words), _index(batch) if indexed else None, epoch
+
+
+def _with_index(batch: pa.RecordBatch, index: SessionIndex) -> pa.RecordBatch:
+    for each in fields(index):
+        batch = batch.append_column(_INDEX + each.name, _as_list(pa.array(getattr(index, each.name))))
+    return batch
+
+
+def _index(batch: pa.RecordBatch) -> SessionIndex:
+    return SessionIndex(
+        **{each.name: _numbers(_values(batch.column(_INDEX + each.name))) for each in fields(SessionIndex)}
+    )
+
+
+def _wide(cells: Cells) -> Cells:
+    """With classes and groups as kernels count them."""
+    return replace(cells, classes=cells.classes.astype(np.int64), group=cells.group.astype(np.int64))
 
 
 def _to_batch(cells: Cells, narrow: Set[str]) -> pa.RecordBatch:
@@ -84,8 +126,8 @@ def _from_batch(batch: pa.RecordBatch, words: int) -> Cells:
         group_count=lists[_GROUPS][0].as_py(),
         sets=sets_from_arrow(lists[_SETS], words),
         slices=_numbers(lists[_SLICES]),
-        classes=_numbers(lists[_CLASSES]).astype(np.int64),
-        group=_numbers(lists[_OF_GROUP]).astype(np.int64),
+        classes=_numbers(lists[_CLASSES]),
+        group=_numbers(lists[_OF_GROUP]),
         lanes=lanes,
         details=details,
         dictionaries=dictionaries,

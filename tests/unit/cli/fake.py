@@ -31,7 +31,9 @@ def query(name: str = "big", **values: Any) -> dict[str, Any]:
         "rows": 1234,
         "rows_per_second": 56.7,
         "latency_seconds": 0.321,
+        "sink_state": "",
         "sink_error": "",
+        "sink_gaps": [],
         "history": [{"at": 0.0, "rows_per_second": 1.0, "latency_seconds": 0.1}],
     } | values
 
@@ -47,8 +49,13 @@ def stream(name: str = "purchases") -> dict[str, Any]:
         "rows": 99,
         "rows_per_second": 3.25,
         "late_rows": 1,
+        "ahead_rows": 4,
+        "missed_rows": 3,
         "bad_files": 2,
+        "bad_rows": 3,
         "watermark": None,
+        "error": "",
+        "notices": [],
     }
 
 
@@ -108,6 +115,9 @@ class FakeBackend:
     def drop(self, name: str) -> Any:
         return self._answer("drop", name)
 
+    def resume_sink(self, name: str) -> Any:
+        return self._answer("resume_sink", name)
+
     def explain(self, name: str) -> Any:
         return self._answer("explain", name)
 
@@ -128,6 +138,12 @@ class FakeBackend:
 
     def add_stream(self, wanted: Any) -> Any:
         return self._answer("add_stream", wanted)
+
+    def drop_stream(self, name: str, *, cascade: bool = False) -> Any:
+        return self._answer("drop_stream", name, cascade)
+
+    def set_watermark(self, name: str, time: str) -> Any:
+        return self._answer("set_watermark", name, time)
 
     def plan(self) -> Any:
         return self._answer("plan")

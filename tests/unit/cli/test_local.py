@@ -27,6 +27,7 @@ from weft.errors import (
     UnknownStream,
 )
 from weft.state.directory import Directory
+from weft.state.sealed import seal
 
 SELECTION = "SELECT k, s FROM a WHERE x > 1"
 
@@ -71,7 +72,8 @@ def test_a_sink_that_a_crash_left_behind_is_not_the_new_query_s(path: Path, tmp_
     """An engine was killed between the note of a sink and the changelog's entry of its query, the third one."""
     claim(tmp_path / "out", f"{path.resolve()}:q3")
     (path / "sinks").mkdir(exist_ok=True)
-    (path / "sinks" / "q3.json").write_text(json.dumps({"delivered": 0, "parquet": str(tmp_path / "out")}))
+    saved, _ = seal("sinks/q3.json", {"delivered": 0, "parquet": str(tmp_path / "out")})
+    (path / "sinks" / "q3.json").write_bytes(saved)
     local = Local(path)
     local.create("SELECT x FROM a", name="new")
     assert reopened(local, path).core.roster.find("new") == "q3"
@@ -210,6 +212,11 @@ def test_streams_have_the_figures_that_are_kept(local: Local) -> None:
     first = local.streams()[0]
     assert (first["name"], first["format"], first["rows"], first["late_rows"]) == ("a", "spark", 9, 0)
     assert first["watermark"] == "1970-01-01T00:00:01Z"
+
+
+def test_a_watermark_is_set_back_for_the_next_engine(local: Local, path: Path) -> None:
+    assert local.set_watermark("a", "1970-01-01")["watermark"] == "1970-01-01T00:00:00Z"
+    assert reopened(local, path).core.watermarks()["a"] == 0
 
 
 def test_a_stream_of_files_is_declared_for_the_next_engine(local: Local, path: Path, tmp_path: Path) -> None:

@@ -152,6 +152,12 @@ def test_explain_takes_one_query(backend: Backend, arguments: tuple[str, ...]) -
     assert run("query", "explain", *arguments).exit_code == 2
 
 
+def test_a_sink_is_resumed(backend: Backend) -> None:
+    fake = backend(resume_sink=query("a", sink_gaps=[{"from": 3, "until": 7, "reason": "too slow"}]))
+    assert "batches 3 to 6" in run("query", "resume-sink", "a").stdout
+    assert fake.asked == [("resume_sink", "a")]
+
+
 def test_queries_are_dropped(backend: Backend) -> None:
     fake = backend(drop=[query("a", state="dropped"), query("b", state="dropped")])
     assert run("query", "drop", "a", "b").stdout == "a dropped\nb dropped\n"

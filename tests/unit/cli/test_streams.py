@@ -17,8 +17,10 @@ Backend = Callable[..., FakeBackend]
 def test_streams_are_listed_one_in_a_line(backend: Backend) -> None:
     backend(streams=[stream()])
     header, line = run("stream", "list").stdout.splitlines()
-    assert header.split() == ["stream", "format", "time", "rows", "rows/s", "late", "bad", "files", "columns"]
-    assert line.split() == ["purchases", "parquet", "ts", "99", "3.2", "1", "2", "user", "bigint,", "note", "string"]
+    figures = ["rows", "rows/s", "late", "ahead", "missed", "bad", "files", "bad", "rows"]
+    assert header.split() == ["stream", "format", "time", *figures, "columns"]
+    figures = ["99", "3.2", "1", "4", "3", "2", "3"]
+    assert line.split() == ["purchases", "parquet", "ts", *figures, "user", "bigint,", "note", "string"]
 
 
 def test_streams_as_json(backend: Backend) -> None:
@@ -39,6 +41,13 @@ def test_a_stream_is_declared_as_in_the_configuration(backend: Backend) -> None:
     wanted = {"name": "purchases", "format": "csv", "time": "ts", "lateness": "2 s", "schema": "ts timestamp"}
     wanted |= {"path": os.path.abspath("in"), "options": {"sep": ";", "a": "=b"}}
     assert fake.asked == [("add_stream", wanted)]
+
+
+def test_a_stream_is_dropped(backend: Backend) -> None:
+    fake = backend(drop_stream=stream())
+    assert json.loads(run("stream", "drop", "purchases", "--json").stdout) == stream()
+    run("stream", "drop", "purchases", "--cascade")
+    assert fake.asked == [("drop_stream", "purchases", False), ("drop_stream", "purchases", True)]
 
 
 def test_the_path_of_files_is_not_the_path_of_the_state(backend: Backend) -> None:
@@ -66,3 +75,14 @@ def test_what_is_missing_is_a_mistake_of_usage(backend: Backend, arguments: tupl
 def test_who_may_not_is_told(backend: Backend) -> None:
     backend(add_stream=Forbidden("only administrators may add streams"))
     assert run("stream", "add", "s", "--time", "ts").exit_code == 6
+
+
+def test_a_watermark_is_set_back(backend: Backend) -> None:
+    fake = backend(set_watermark=stream())
+    assert json.loads(run("stream", "set-watermark", "purchases", "2026-01-31", "--json").stdout) == stream()
+    assert fake.asked == [("set_watermark", "purchases", "2026-01-31")]
+
+
+def test_what_to_know_about_a_stream_is_said_when_it_is_declared(backend: Backend) -> None:
+    backend(add_stream=stream() | {"notices": ["it has lateness 0"]})
+    assert "notice: it has lateness 0" in run("stream", "add", "purchases", "--time", "ts").stdout

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,11 +14,14 @@ import pyarrow as pa
 
 from tests.property.harness import CoreHarness
 from weft.engine.core import Core
+from weft.engine.roster import Roster
 from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
 from weft.plan.stream import FrameSource, Stream
 from weft.runtime.stages import run_here
 from weft.runtime.task import BatchTask, Program
 from weft.sql import bind, parse_schema
+from weft.state.directory import Directory
+from weft.state.ended import EndedQueries
 from weft.state.journal import Manifest
 
 DDL = "ts timestamp, k bigint, j bigint, x int, s string"
@@ -42,6 +48,13 @@ def rows(*values: tuple[Any, ...]) -> pa.RecordBatch:
         time = None if second is None else EPOCH + timedelta(seconds=second)
         records.append({"ts": time, "k": k, "j": j, "x": x, "s": s})
     return pa.RecordBatch.from_pylist(records, schema=SCHEMA)
+
+
+def new_roster() -> Roster:
+    """A roster on a state directory of its own."""
+    folder = tempfile.mkdtemp(prefix="weft-roster-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Roster(STREAMS, EndedQueries(Directory(Path(folder), -1)))
 
 
 def open_core(path: Path, *, partitions: int = 2, streams: Iterable[Stream] = STREAMS.values()) -> CoreHarness:

@@ -35,8 +35,9 @@ SOURCES = st.just(FrameSource()) | st.builds(
 )
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
 DECLARED = st.builds(
-    Stream, NAMES, st.builds(Schema, FIELDS), st.text(max_size=4), DURATIONS, st.none() | DURATIONS, SOURCES
-)
+    Stream, NAMES, st.builds(Schema, FIELDS), st.text(max_size=4), DURATIONS, st.none() | DURATIONS, SOURCES,
+    max_ahead=st.none() | DURATIONS,
+)  # fmt: skip
 
 
 @given(st.lists(DECLARED, max_size=3, unique_by=lambda each: each.name))

@@ -95,12 +95,20 @@ def test_failures_of_spark_find_their_queries_by_text(failing: int) -> None:
     texts = ["upper(s) = 'A'", "lower(s) = 'a'"]
     queries = [live(f"SELECT x FROM a WHERE {text}", slot) for slot, text in enumerate(texts)]
     tagged = program(*queries).streams["a"]
-    reports = [{"opaque_failures": {tagged.opaque[failing].sql: "spark says no"}}]
+    reports = [{"opaque_failures": {"a": {tagged.opaque[failing].sql: "spark says no"}}}]
     assert gather(0, reports, program(*queries), queries).failed == ((f"q{failing}", "spark says no"),)
 
 
 def test_a_failure_of_an_expression_that_two_share_is_both_theirs() -> None:
     first = live("SELECT x FROM a WHERE upper(s) = 'A'", 0)
     second = replace(first, record=replace(first.record, id="q5", slot=5))
-    reports = [{"opaque_failures": {program(first).streams["a"].opaque[0].sql: "no"}}]
+    reports = [{"opaque_failures": {"a": {program(first).streams["a"].opaque[0].sql: "no"}}}]
     assert gather(0, reports, program(first, second), [first, second]).failed == (("q0", "no"), ("q5", "no"))
+
+
+def test_a_failure_on_one_stream_is_no_failure_of_the_same_text_on_another() -> None:
+    first = live("SELECT x FROM a WHERE upper(s) = 'A'", 0)
+    second = live("SELECT x FROM b WHERE upper(s) = 'A'", 1)
+    (text,) = {part.sql for name in "ab" for part in program(first, second).streams[name].opaque}
+    reports = [{"opaque_failures": {"a": {text: "no"}}}]
+    assert gather(0, reports, program(first, second), [first, second]).failed == (("q0", "no"),)

@@ -10,8 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from tests.unit.engine.sample import JOIN, STREAMS
-from weft.engine.roster import Request, Roster
+from tests.unit.engine.sample import JOIN, STREAMS, new_roster
+from weft.engine.requests import Request
+from weft.engine.roster import Roster
 from weft.errors import DuplicateQuery, UnknownQuery
 from weft.plan.changelog import Change, Failure, QueryId
 from weft.plan.query import BoundQuery
@@ -28,7 +29,7 @@ def new(*names: str | None) -> list[tuple[str | None, BoundQuery]]:
 def apply(roster: Roster, batch: int = 0) -> Change:
     change = roster.change(batch, {})
     roster.fold(change)
-    roster.acknowledge()
+    roster.acknowledge(roster.ready())
     return change
 
 
@@ -46,14 +47,14 @@ def state(roster: Roster) -> tuple[object, ...]:
 
 
 def test_a_query_without_a_name_is_called_by_its_id() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     assert create(roster, None, "mine", None) == ["q1", "q2", "q3"]
     assert roster.names == {"q1": "q1", "mine": "q2", "q3": "q3"}
 
 
 @pytest.mark.parametrize("names", [(None, "q1"), ("q1", None), ("q2", None, None), (None, "q2", "q1")])
 def test_generated_names_keep_out_of_the_way_of_given_ones(names: Sequence[str | None]) -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     created = create(roster, *names)
     assert len(roster.names) == len(roster.live) == len(names)
     assert [roster.name_of(query) for query, name in zip(created, names, strict=True) if name] == [
@@ -62,7 +63,7 @@ def test_generated_names_keep_out_of_the_way_of_given_ones(names: Sequence[str |
 
 
 def test_generated_ids_keep_out_of_the_way_of_names_in_use() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     create(roster, "q2", "q3")
     assert create(roster, None)[0] not in ("q2", "q3")
     assert len(roster.names) == 3
@@ -70,7 +71,7 @@ def test_generated_ids_keep_out_of_the_way_of_names_in_use() -> None:
 
 @pytest.mark.parametrize("names", [("a", "a"), ("taken", "b"), ("waiting",), ("b", "waiting")])
 def test_a_name_in_use_is_refused_and_nothing_of_the_request_happens(names: Sequence[str]) -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     create(roster, "taken")
     roster.request(new("waiting"), [])
     before = state(roster)
@@ -80,7 +81,7 @@ def test_a_name_in_use_is_refused_and_nothing_of_the_request_happens(names: Sequ
 
 
 def test_a_name_can_be_given_again_in_the_request_that_drops_it() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     (old,) = create(roster, "name")
     request = roster.request(new("name"), [old])
     assert roster.names["name"] == request.created[0][0] != old
@@ -90,7 +91,7 @@ def test_a_name_can_be_given_again_in_the_request_that_drops_it() -> None:
 
 
 def test_find_gives_the_live_one_else_the_latest() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     (first,) = create(roster, "n")
     roster.request([], [first])
     apply(roster)
@@ -107,7 +108,7 @@ def test_find_gives_the_live_one_else_the_latest() -> None:
 
 
 def test_what_is_not_live_cannot_be_dropped_and_nothing_happens() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     (query,) = create(roster, "n")
     before = state(roster)
     with pytest.raises(UnknownQuery, match='"q99" is not live'):
@@ -120,7 +121,7 @@ def test_what_is_not_live_cannot_be_dropped_and_nothing_happens() -> None:
 
 
 def test_a_drop_may_be_asked_for_again_while_it_waits() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     (query,) = create(roster, "n")
     first = roster.request([], [query, query])
     roster.request(new("n"), [])
@@ -133,7 +134,7 @@ def test_a_drop_may_be_asked_for_again_while_it_waits() -> None:
 
 
 def test_a_pending_query_that_is_dropped_never_comes_to_life() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     request = roster.request(new("n"), [])
     query = request.created[0][0]
     assert roster.is_pending(query)
@@ -145,7 +146,7 @@ def test_a_pending_query_that_is_dropped_never_comes_to_life() -> None:
 
 
 def test_a_request_can_be_cancelled_as_if_it_had_not_been() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     (query,) = create(roster, "n")
     before = state(roster)
     roster.cancel(roster.request(new("m", "n", None), [query]))
@@ -157,7 +158,7 @@ def test_a_request_can_be_cancelled_as_if_it_had_not_been() -> None:
 
 
 def test_slots_of_dropped_queries_are_reused_at_once_the_lowest_first() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     queries = create(roster, *"abcde")
     roster.request(new("f", "g", "h"), [queries[3], queries[1]])
     change = apply(roster, 1)
@@ -165,7 +166,7 @@ def test_slots_of_dropped_queries_are_reused_at_once_the_lowest_first() -> None:
 
 
 def test_a_fold_says_which_slots_changed_their_meaning() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     queries = create(roster, *"abc")
     roster.request(new("d"), [queries[1], queries[2]])
     assert roster.fold(roster.change(1, {})) == 0b110
@@ -176,7 +177,7 @@ def test_a_fold_says_which_slots_changed_their_meaning() -> None:
 
 
 def test_routes_follow_the_queries_that_stay() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     both = bind(JOIN + " AND p.j = q.j", STREAMS)
     (single,) = (query for query, _, _ in roster.request([("single", BOUND_JOIN)], []).created)
     roster.request([("first", both)], [])
@@ -186,14 +187,14 @@ def test_routes_follow_the_queries_that_stay() -> None:
 
 
 def test_a_query_starts_after_what_its_streams_have_seen() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     roster.request(new("n"), [])
     assert roster.change(7, {"a": 41, "b": 99}).created[0].start == 42
     assert roster.change(7, {"b": 99}).created[0].start is None
 
 
 def test_a_query_that_failed_when_it_was_read_ends_before_that_batch() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     first, second = create(roster, "n", "m")
     assert roster.request_end(Failure(first, 3, "by zero")) is not None
     assert roster.request_end(Failure(first, 4, "again")) is None, "it is about to end"
@@ -206,7 +207,7 @@ def test_a_query_that_failed_when_it_was_read_ends_before_that_batch() -> None:
 
 
 def test_latency_runs_from_the_request_to_its_effect() -> None:
-    roster = Roster(STREAMS)
+    roster = new_roster()
     ((first, _, _),) = roster.request(new("n"), []).created
     assert first not in roster.latencies
     apply(roster)
@@ -224,7 +225,7 @@ class Requests(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.roster = Roster(STREAMS)
+        self.roster = new_roster()
         self.batch = 0
         self.wanted: dict[str, QueryId] = {}
         self.waiting: list[Request] = []
@@ -260,7 +261,7 @@ class Requests(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.boundary()
-        again = Roster(STREAMS)
+        again = Roster(STREAMS, self.roster.ended)
         again.load(json.loads(json.dumps(self.roster.to_json())))
         assert (again.records, again.names) == (self.roster.records, self.roster.names)
         assert again.live == self.roster.live

@@ -8,93 +8,22 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import pyarrow.parquet
 import pytest
 
-from tests.unit.engine.sample import JOIN, STREAMS, rows, run_batch, stream
+from tests.unit.engine.alone import Opened, Received, files_of, part, wait_for
+from tests.unit.engine.sample import JOIN, STREAMS
 from weft.engine import deliveries as sending
+from weft.engine import delivery
 from weft.engine.core import Core
-from weft.engine.deliveries import Deliveries
-from weft.engine.engine import Engine
-from weft.engine.query import Query
-from weft.engine.sinks import Sink, callback, parquet
+from weft.engine.sinks import callback, parquet
 from weft.errors import InvalidSetting
 from weft.plan.changelog import QueryId
 from weft.sql import bind
 from weft.state.directory import Directory
-
-
-class Received:
-    """A callback that remembers what it was given, and fails when told."""
-
-    def __init__(self) -> None:
-        self.batches: list[tuple[int, list[Any]]] = []
-        self.fails = False
-
-    def __call__(self, found: Sequence[Any], batch: int) -> None:
-        if self.fails:
-            raise RuntimeError("the other side is down")
-        self.batches.append((batch, [tuple(row) for row in found]))
-
-
-class Alone:
-    """What of an engine needs no Spark: the core, queries and deliveries, all of them real."""
-
-    spark = None
-    running = False
-
-    def __init__(self, path: Path) -> None:
-        self.core = Core(Directory.open(path))
-        for name in "ab":
-            self.core.add_stream(stream(name))
-        self.deliveries = Deliveries(cast(Engine, self))
-        self.deliveries.restore()
-
-    def create(self, sql: str, *, sink: Sink, name: str | None = None) -> Query:
-        request = self.deliveries.create([(name, bind(sql, self.core.streams))], lambda _: sink)
-        return self.query_by_id(request.created[0][0])
-
-    def query_by_id(self, query: QueryId) -> Query:
-        return Query(cast(Engine, self), query, self.core.roster.name_of(query), None)
-
-    def batch(self, second: int, *values: int, stream: str = "a") -> None:
-        run_batch(self.core, {stream: [rows(*((second, 1, value) for value in values))]})
-
-    def stop(self) -> None:
-        self.deliveries.stop()
-        self.core.directory.close()
-
-
-class Opened:
-    """Such an engine, which can be started again on the same path."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.engine = Alone(path / "state")
-        self.batch = self.engine.batch
-
-    def restart(self) -> None:
-        self.engine.stop()
-        self.engine = Alone(self._path / "state")
-        self.batch = self.engine.batch
-
-    def crash(self) -> None:
-        """Start again without delivering anything more."""
-        for delivery in self.engine.deliveries._running.values():
-            delivery._deliver = lambda: True  # type: ignore[method-assign]
-        self.restart()
-
-
-def wait_for(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen"
-        threading.Event().wait(0.01)
 
 
 @pytest.fixture
@@ -102,14 +31,6 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
     found = Opened(tmp_path)
     yield found
     found.engine.stop()
-
-
-def files_of(folder: Path) -> dict[str, list[int]]:
-    return {path.name: pyarrow.parquet.read_table(path)["x"].to_pylist() for path in sorted(folder.glob("*.parquet"))}
-
-
-def part(batch: int) -> str:
-    return f"part-{batch:012d}.parquet"
 
 
 # ---- callbacks
@@ -176,16 +97,6 @@ def test_a_sink_that_hangs_holds_nobody_up(opened: Opened, monkeypatch: pytest.M
     go_on.set()
 
 
-def test_results_are_not_kept_for_ever_for_a_sink_that_fails(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "SET_ASIDE_AFTER", 0.0)
-    failing = Received()
-    failing.fails = True
-    query = opened.engine.create("SELECT x FROM a", sink=callback(failing))
-    opened.batch(0, 1)
-    wait_for(lambda: opened.engine.deliveries.error_of(query.id))
-    wait_for(lambda: opened.engine.deliveries.oldest_undelivered() is None)
-
-
 def test_a_dropped_query_delivers_its_last_rows_and_no_more(opened: Opened) -> None:
     received = Received()
     query = opened.engine.create("SELECT x FROM a", sink=callback(received))
@@ -239,13 +150,13 @@ def test_a_crash_between_file_and_cursor_delivers_no_row_twice(opened: Opened, t
     opened.engine.deliveries.stop()
     opened.crash()
     cursor = opened.engine.core.directory.path("sinks", f"{query.id}.json")
-    saved = json.loads(cursor.read_text())
+    saved = opened.engine.core.directory.read_json("sinks", cursor.name)
     opened.engine.deliveries.stop()
     opened.engine.core.directory.write_json(saved | {"delivered": 0}, "sinks", cursor.name)
     opened.restart()
     opened.engine.deliveries.stop()
     assert files_of(tmp_path / "out") == {part(0): [1]}
-    assert json.loads(cursor.read_text())["delivered"] == 1
+    assert opened.engine.core.directory.read_json("sinks", cursor.name)["delivered"] == 1
 
 
 def test_a_directory_belongs_to_one_query(opened: Opened, tmp_path: Path) -> None:
@@ -284,10 +195,11 @@ def test_a_crash_leaves_a_query_with_its_sink_or_neither(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(sending, "_forget", lambda *_: None)  # the dead do not tidy up
+        for module in (sending, delivery):
+            patch.setattr(module, "forget", lambda *_: None)  # the dead do not tidy up
         where: tuple[Any, str] = {
             "note": (Directory, "write_json"),
-            "claim": (sending, "claim"),
+            "claim": (delivery, "claim_for"),
             "change": (Directory, "append_json"),
             "after": (Core, "_fold_change"),
         }[step]
@@ -295,7 +207,7 @@ def test_a_crash_leaves_a_query_with_its_sink_or_neither(
         with pytest.raises(Killed):
             opened.engine.create("SELECT x FROM a", name="q", sink=parquet(tmp_path / "out"))
         opened.engine.core.directory.close()
-    opened.engine = Alone(tmp_path / "state")
+    opened.open()
     assert set(opened.engine.core.roster.names) == ({"q"} if lives else set())
     if not lives:
         opened.engine.create("SELECT x FROM a WHERE x < 0", name="other", sink=parquet(tmp_path / "elsewhere"))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from weft.engine.streams import declare_stream, files
+from weft.engine.streams import declare_stream, files, parse_ahead
 from weft.errors import DuplicateStream, InvalidSetting, InvalidStream
 from weft.plan.stream import FileSource, Format, Stream
 from weft.plan.types import Kind
@@ -20,6 +20,12 @@ DDL = "TS timestamp, k bigint"
 
 def declare(source: Any, *, time: str = "ts", existing: Stream | None = None, lateness: int = 5) -> Stream:
     return declare_stream("s", source, time=time, lateness=timedelta(seconds=lateness), retain=None, existing=existing)
+
+
+@pytest.mark.parametrize("path", ["s3a://bucket/in", "hdfs:///in", "file:/in"])
+def test_an_address_is_no_path(path: str) -> None:
+    with pytest.raises(InvalidSetting, match="is not a local path"):
+        files(path, schema=DDL)
 
 
 def test_files_are_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,3 +116,28 @@ def test_a_schema_cannot_be_inferred_from_nothing(tmp_path: Path) -> None:
         with pytest.raises(InvalidStream, match="cannot be inferred") as caught:
             declare(files(path))
         assert "schema=" in caught.value.hint
+
+
+def test_what_goes_by_the_clock_can_be_declared_anew(tmp_path: Path) -> None:
+    first = declare(files(tmp_path, schema=DDL))
+    assert first.max_ahead == timedelta(hours=1)
+    minute = timedelta(minutes=1)
+    changed = declare_stream(
+        "s", files(tmp_path), time="ts", lateness=timedelta(seconds=5), retain=None, existing=first,
+        idle_timeout=minute, max_ahead=None,
+    )  # fmt: skip
+    assert (changed.idle_timeout, changed.max_ahead, changed.lateness) == (minute, None, first.lateness)
+
+
+def test_how_far_ahead_as_a_configuration_says_it() -> None:
+    assert parse_ahead("") == timedelta(hours=1)
+    assert parse_ahead("unlimited") is None
+    assert parse_ahead("2 days") == timedelta(days=2)
+    with pytest.raises(InvalidSetting):
+        parse_ahead("for ever")
+
+
+def test_a_stream_without_lateness_says_what_that_means(tmp_path: Path) -> None:
+    assert declare(files(tmp_path, schema=DDL)).notices == ()
+    (notice,) = declare(files(tmp_path, schema=DDL), lateness=0).notices
+    assert 'stream "s" has lateness 0' in notice

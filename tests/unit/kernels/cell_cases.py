@@ -25,7 +25,7 @@ from weft.kernels.collect import Accumulator, Family, RowBatch
 from weft.kernels.finish import WindowEnd, finish
 from weft.plan.aggregate import Aggregation, Call, Function, GroupKey
 from weft.plan.expression import Column, to_sql
-from weft.plan.types import BIGINT, BOOLEAN, DATE, DOUBLE, FLOATS, INTEGERS, STRING, TIMESTAMP, DataType, Kind
+from weft.plan.types import BIGINT, BOOLEAN, DATE, DOUBLE, FLOATS, INTEGERS, NUMBERS, STRING, TIMESTAMP, DataType, Kind
 
 # Any: values of whatever type a test is about.
 Value = Any
@@ -97,12 +97,13 @@ def calls_for(type_: DataType) -> tuple[Call, ...]:
     argument = Column("v", type_)
     results = {Function.MIN: type_, Function.MAX: type_}
     calls = [Call(function, (argument,), results.get(function, BIGINT)) for function in COUNTED]
+    if type_.kind in NUMBERS:
+        calls += [Call(Function.QUANTILE, (argument,), type_, fraction) for fraction in (0.0, 0.5, 0.9, 1.0)]
     if type_.kind in INTEGERS:
         calls.append(Call(Function.SUM, (argument,), BIGINT if type_.kind is not Kind.BIGINT else decimal_type(38, 0)))
     if type_.kind in FLOATS:
         calls.append(Call(Function.SUM, (argument,), DOUBLE))
         calls.append(Call(Function.SPREAD, (argument,), DOUBLE))
-        calls += [Call(Function.QUANTILE, (argument,), DOUBLE, fraction) for fraction in (0.0, 0.5, 0.9, 1.0)]
     if type_.kind is Kind.DECIMAL and type_.precision < 38:
         calls.append(Call(Function.SUM, (argument,), decimal_type(min(38, type_.precision + 10), type_.scale)))
     return (Call(Function.ROWS, (None,), BIGINT), *calls)
@@ -163,15 +164,25 @@ def is_same(call: Call, got: Value, values: Sequence[Value]) -> bool:
         return wanted is None and got is None
     if isinstance(wanted, Fraction):
         return Fraction(got) == wanted
+    if call.function is Function.QUANTILE:
+        return _is_quantile(got, wanted, values)
     if not isinstance(wanted, float):
         near = 1 + wanted // 20 if call.function is Function.APPROX_DISTINCT else 0
         return bool(abs(got - wanted) <= near) if near else bool(got == wanted)
     if math.isnan(wanted) or math.isnan(got):
         return math.isnan(wanted) and math.isnan(got)
     size = sum(abs(value) for value in values if value is not None)
-    slack = {Function.QUANTILE: 0.01 * abs(wanted), Function.SPREAD: 1e-9 * size * size}.get(call.function, 1e-9 * size)
+    slack = 1e-9 * size * size if call.function is Function.SPREAD else 1e-9 * size
     exact = call.function in (Function.MIN, Function.MAX)
     return bool(got == wanted or abs(got - wanted) <= (0 if exact else slack))
+
+
+def _is_quantile(got: Value, wanted: Value, values: Sequence[Value]) -> bool:
+    """A value of the group near the one of that rank; doubles near zero are zero."""
+    if all(not math.isfinite(value) for value in (got, wanted)):
+        return canonical(got) == canonical(wanted)
+    near = abs(Fraction(got) - Fraction(wanted)) <= Fraction(abs(wanted)) * Fraction(11, 1000) + Fraction(1, 10**299)
+    return canonical(got) in {canonical(value) for value in values} and near
 
 
 # ---- rows and cells

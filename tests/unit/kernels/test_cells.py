@@ -140,8 +140,8 @@ def merged(parts: list[Cells], step: str, folders: pytest.TempPathFactory) -> li
 
 def through_disk(cells: Cells, folder: Path) -> list[Cells]:
     halves = split_groups(cells, np.arange(cells.group_count) % 2, 2)
-    write_slices(folder / "x.arrow", halves, epoch=0, words=1)
-    return [part for part, _ in read_slices(folder / "x.arrow", (0, 1))]
+    file = write_slices(folder, "x.arrow", halves, epoch=0, words=1)
+    return [part for part, _ in read_slices(folder / file.path, (0, 1))]
 
 
 def test_parts_that_lack_lanes_have_nothing_in_them() -> None:

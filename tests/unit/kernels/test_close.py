@@ -27,17 +27,15 @@ from weft.kernels.bitset import column_of
 from weft.kernels.cells import LAST, ROWS, concat
 from weft.kernels.close import (
     Closing,
-    SessionQuery,
     SlidingQuery,
-    close_sessions,
     closing_wholes,
     closing_windows,
     in_closing_order,
-    number_sessions,
     one_bit_sets,
 )
 from weft.kernels.collect import Family, collect
 from weft.kernels.finish import WindowEnd
+from weft.kernels.sessions import SessionQuery, close_sessions, number_sessions
 from weft.plan.types import DOUBLE, STRING
 
 DAY = 86_400_000_000
@@ -187,7 +185,7 @@ def test_sessions_of_runs_are_those_of_their_times(runs: list[tuple[int, int, in
     """Runs may overlap and lie in each other: rows come out of order."""
     runs = sorted((key, first, first + length) for key, first, length in runs)
     keys, first_times, last_times = (np.array([run[n] for run in runs], np.int64) for n in range(3))
-    numbers, begins, ends = number_sessions(keys, first_times, last_times, gap)
+    numbers, begins, ends = number_sessions(keys, first_times, last_times, gap, np.empty(0, np.int64))
     wanted = []
     for key in (0, 1, 2):
         # A run stands for rows so close that they are one session for certain: here at every half tick.

@@ -274,3 +274,17 @@ def test_timestamps_of_all_kinds_are_microseconds() -> None:
     moment = datetime(2024, 1, 1, tzinfo=UTC)
     data = pa.record_batch({"t": pa.array([moment], pa.timestamp("ms", "Europe/Berlin"))})
     assert evaluate(Column("t", TIMESTAMP), data) == pa.array([moment], pa.timestamp("us", "UTC"))
+
+
+def test_a_part_of_a_row_is_found_in_linear_time() -> None:
+    """Comparing at every place would take 10^11 steps."""
+    text, part = "a" * 1_000_000, "a" * 300_000 + "b"
+    batch = pa.table({"t": [text, text + "b", "abab", "", None], "p": [part, part, "bab", "", "a"]})
+    found = evaluate(Call("contains", (Column("t", STRING), Column("p", STRING)), BOOLEAN), batch)
+    assert found.to_pylist() == [False, True, True, True, None]
+
+
+def test_patterns() -> None:
+    batch = pa.table({"t": ["abc", "b", "a\n", None]})
+    found = evaluate(Call("rlike", (Column("t", STRING), Literal("^[ab]$", STRING)), BOOLEAN), batch)
+    assert found.to_pylist() == [False, True, True, None]

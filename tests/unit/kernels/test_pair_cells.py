@@ -78,6 +78,8 @@ CALLS = (
     call(Function.COUNT_DISTINCT, "w", None, BIGINT),
     call(Function.APPROX_DISTINCT, "s", None, BIGINT),
     call(Function.QUANTILE, None, "d", DOUBLE, 0.5),
+    call(Function.QUANTILE, "x", None, COLUMNS["x"], 0.9),
+    call(Function.QUANTILE, "w", None, WIDE, 0.3),
 )
 
 

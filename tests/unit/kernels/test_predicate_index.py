@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import tracemalloc
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from weft.kernels import predicate_bits
 from weft.kernels.bitset import column_of, from_words, slots_of, to_mask, to_words, words_for
 from weft.kernels.evaluate import EvaluationError, evaluate
 from weft.kernels.predicate_index import Tagged, Want, build_index, opaque_predicates
@@ -167,6 +169,90 @@ def test_every_row_gets_the_slots_that_want_it(
     copied = pickle.loads(pickle.dumps(index)).tag(batch, times)
     assert np.array_equal(copied.sets, tagged.sets)
     assert copied.failures == tagged.failures
+
+
+COLUMNS = [Column(name, VALUES[name][0]) for name in ("flag", "number", "long", "real", "text", "moment")]
+SEVERAL = st.recursive(
+    st.one_of(st.sampled_from(COLUMNS).flatmap(comparisons), st.sampled_from(RESIDUAL)),
+    lambda inner: st.one_of(
+        inner.map(lambda part: call("not", part)),
+        st.lists(inner, min_size=2, max_size=4).map(lambda some: call("and", *some)),
+        st.lists(inner, min_size=2, max_size=4).map(lambda some: call("or", *some)),
+    ),
+    max_leaves=10,
+)
+
+
+def _drawn_rows(rows: int, seed: int) -> pa.RecordBatch:
+    rng = np.random.default_rng(seed)
+    columns = {}
+    for name, (_, arrow, values) in VALUES.items():
+        choices = [*values, None]
+        columns[name] = pa.array([choices[at] for at in rng.integers(0, len(choices), rows)], arrow)
+    columns["`number` + 1 > 1"] = pa.array([n is not None and n > 0 for n in columns["number"].to_pylist()], pa.bool_())
+    return pa.record_batch(columns)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    st.lists(SEVERAL, min_size=1, max_size=8), st.integers(0, 300), st.integers(0, 99), st.sampled_from([64, 1 << 16])
+)
+def test_and_or_not_over_several_columns_are_what_evaluation_says(
+    predicates: list[Expression], rows: int, seed: int, step: int
+) -> None:
+    wants = [Want(3 * slot, predicate, None) for slot, predicate in enumerate(predicates)]
+    wants += [Want(3 * slot + 1, call("not", predicate), 7) for slot, predicate in enumerate(predicates)]
+    batch, times = _drawn_rows(rows, seed), np.arange(rows) % 20
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predicate_bits, "_MOST_ROWS", step)
+        patch.setattr(predicate_bits, "_FEWEST_ROWS", step)
+        tagged = build_index(wants, 2).tag(batch, times)
+    assert tagged.failures == {}
+    for want in wants:
+        assert want.predicate is not None
+        expected = np.array([value is True for value in evaluate(want.predicate, batch).to_pylist()], np.bool_)
+        if want.start is not None:
+            expected &= times >= want.start
+        assert np.array_equal(column_of(tagged.sets, want.slot), expected), want.predicate
+
+
+def test_a_condition_of_several_columns_takes_bits_not_ranks() -> None:
+    rng = np.random.default_rng(3)
+    rows, count = 1 << 17, 320
+    wants = [
+        Want(slot, call("or", call("gt", NUMBER, Literal(slot, INT)), call("lt", LONG, Literal(slot, BIGINT))), 0)
+        for slot in range(count)
+    ]
+    index = build_index(wants, words_for(count))
+    columns = {"number": pa.array(rng.integers(0, count, rows), pa.int32()), "long": rng.integers(0, count, rows)}
+    batch, times = pa.record_batch(columns), np.arange(rows)
+    index.tag(batch.slice(0, 64), times[:64])
+    tracemalloc.start()
+    sets = index.tag(batch, times).sets
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * sets.nbytes, "a rank for each row and predicate would be 160 MiB"
+    for want in wants[::40]:
+        assert want.predicate is not None
+        assert np.array_equal(
+            column_of(sets, want.slot), evaluate(want.predicate, batch).to_numpy(zero_copy_only=False)
+        )
+
+
+def test_a_failure_in_a_later_piece_of_the_rows_clears_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_MOST_ROWS", "_FEWEST_ROWS"):
+        monkeypatch.setattr(predicate_bits, name, 64)
+    division = call("gt", call("div", Literal(1.0, DOUBLE), REAL, type=DOUBLE), Literal(0.4, DOUBLE))
+    wants = [
+        Want(0, division, None),
+        Want(1, division, 200),
+        Want(2, call("or", division, Column("flag", BOOLEAN)), None),
+    ]
+    values = pa.array([2.0] * 100 + [0.0] + [2.0] * 199)
+    batch = pa.record_batch({"real": values, "flag": pa.array([True] * 300)})
+    tagged = build_index(wants, 1).tag(batch, np.arange(300))
+    assert tagged.failures.keys() == {0, 2}
+    assert [from_words(row) for row in tagged.sets] == [0] * 200 + [2] * 100
 
 
 def _range_wants(count: int, rng: np.random.Generator) -> list[Want]:

@@ -11,6 +11,8 @@ import pytest
 
 from tests.property.harness import CoreHarness
 from tests.unit.engine.sample import JOIN, WINDOW, open_core, rows, stream
+from weft.kernels import wide
+from weft.runtime import row_parts
 from weft.runtime.read import Chunk, Reading, chunks_of, plan_reading, read_chunk
 from weft.runtime.results import project, read_schema, to_rows
 
@@ -126,3 +128,39 @@ def test_plain_columns_are_projected_without_spark(harness: CoreHarness) -> None
     (table,) = project(nothing, found, chunks, outputs)
     (row,) = to_rows(table)
     assert (row.text, row.ts, row.text2) == ("é", at(1), 5)
+
+
+WIDE_JOIN = (
+    "SELECT p.s AS ps, q.s AS qs, r.x AS rx FROM a [RANGE 10 SECONDS] p JOIN b [RANGE 10 SECONDS] q ON p.k = q.k "
+    "JOIN c [RANGE 10 SECONDS] r ON q.j = r.j AND p.s <> r.s"
+)
+
+
+@pytest.mark.parametrize("most", [1, 40, 1 << 20])
+def test_rows_of_much_text_are_built_in_pieces(
+    harness: CoreHarness, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Text with 32-bit offsets ends at 2 GiB; here it ends sooner."""
+    monkeypatch.setattr(row_parts, "PIECE_BYTES", most)
+    monkeypatch.setattr(wide, "MOST_BYTES", most)
+    harness.create(f"SELECT p.s AS ps, q.s AS qs FROM a {WINDOW} p JOIN b {WINDOW} q ON p.k = q.k", "join")
+    harness.create("SELECT s FROM a", "select")
+    harness.create(WIDE_JOIN, "wide")
+    session = "[SESSION 5 SECONDS]"
+    harness.create(f"SELECT p.s AS ps, q.s AS qs FROM a {session} p JOIN b {session} q ON p.k = q.k", "session")
+    harness.create(
+        f"SELECT p.s AS s, COUNT(*) AS n FROM a {session} p JOIN b {session} q ON p.s = q.s GROUP BY p.s", "n"
+    )
+    for n in range(2):
+        harness.batch({name: [rows(*((n, 1, x, 1, f"{name}{n}{x}" * 5) for x in range(3)))] for name in "abc"})
+    for n in (30, 60):
+        harness.batch({name: [rows((n, 2, 1, 2, "end"))] for name in "ab"})
+    lefts, rights = ([f"{name}{n}{x}" * 5 for n in range(2) for x in range(3)] for name in "ab")
+    pairs = sorted((left, right) for left in lefts for right in rights)
+    assert sorted(harness.results("join")) == [*pairs, ("end", "end"), ("end", "end")]
+    assert sorted(harness.results("select")) == [*((left,) for left in lefts), ("end",), ("end",)]
+    assert sorted(harness.results("session")) == [*pairs, ("end", "end")]
+    assert sorted(harness.results("wide")) == sorted((*pair, x) for pair in pairs for x in (0, 1, 2) for _ in range(2))
+    assert harness.results("n") == [("end", 1)]
+    chunks = {table.column(0).num_chunks for table in tables(harness, "join") if table.num_rows}
+    assert (max(chunks) > 1) == (most < 100)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,7 @@ from tests.unit.engine.sample import JOIN, open_core, rows
 from weft.kernels.hash_space import hash_range
 from weft.kernels.keys import hash_keys
 from weft.runtime import tag as tag_module
+from weft.runtime.pieces import Piece
 from weft.runtime.stages import tag_stage
 from weft.runtime.tag import TagReport, order_index, tag_table
 from weft.runtime.task import BatchTask, Program
@@ -164,12 +167,41 @@ def test_items_go_only_to_partitions_that_have_rows(harness: CoreHarness) -> Non
     harness.create("SELECT x FROM a", "select")
     program, task = begin(harness, partitions=8)
     table = pa.Table.from_batches([rows((0, 1, 1))])
-    (zero, first), *others = tag_stage(program, task, [("a", table, ("bad",))])
+    (zero, first), *others = tag_stage(program, task, [Piece("a", table, ("bad",), 2)])
     assert zero == 0
-    assert b'"bad_files":["bad"]' in first
+    assert b'"bad_files":["bad"],"bad_rows":2' in first
     assert len(others) == 1, "one row is in one partition, and selections are probed by nobody"
     low, high = hash_range(others[0][0], 8)
     assert low <= int(hash_keys([pa.array([1])]).h[0]) <= high
+
+
+def test_nothing_of_a_file_counts_before_its_last_piece(harness: CoreHarness) -> None:
+    harness.create(JOIN, "join")
+    program, task = begin(harness)
+
+    def piece(second: int, **more: Any) -> Piece:
+        return Piece("a", pa.Table.from_batches([rows((second, 1, second))]), **more)
+
+    items = tag_stage(
+        program, task,
+        [piece(1), piece(9, more=True), piece(8, more=True), piece(2, void=True, bad_files=("torn",)),
+         piece(3, more=True), piece(4, bad_rows=5)],
+    )  # fmt: skip
+    reports = [json.loads(item) for _, item in items if b'"tag"' in item]
+    assert [report["tag"]["max_time"] // 1_000_000 for report in reports] == [1, 2, 3, 4]
+    assert [report["tag"]["bad_files"] for report in reports] == [[], ["torn"], [], []]
+    assert [report["tag"]["bad_rows"] for report in reports] == [0, 0, 0, 5]
+    written = {str(path.relative_to(task.data)) for path in Path(task.data).rglob("*.arrow")}
+    assert written == {bucket["path"] for report in reports for bucket in report["buckets"]}
+
+
+def test_pieces_shrink_with_the_length_of_query_sets(harness: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tag_module, "_FEWEST_ROWS", 1)
+    monkeypatch.setattr(tag_module, "_WORDS_AT_ONCE", 12)
+    harness.create_many([(f"SELECT x FROM a WHERE x > {n} OR k < {n}", f"q{n}") for n in range(300)])
+    program, _ = begin(harness)
+    assert program.words > 4
+    assert tag_module.rows_at_once(program.streams["a"]) == 12 // program.words
 
 
 # ---- failures
@@ -223,4 +255,6 @@ def test_a_predicate_that_fails_on_a_late_row_does_no_harm(harness: CoreHarness)
 def test_a_report_travels_as_json() -> None:
     assert TagReport("a", 1, 2, 3, None, {70: "no"}).to_json() == {
         "stream": "a", "rows": 1, "late": 2, "timeless": 3, "max_time": None, "failures": {"70": "no"}, "keys": {},
+        "ahead": 0, "samples": [], "missed": 0,
+        "bad_files": (), "bad_rows": 0,
     }  # fmt: skip

@@ -164,7 +164,8 @@ def test_everything_is_freed_when_the_last_query_goes(tmp_path: Path) -> None:
         scene.batch()
     assert stored_joins(scene.harness) <= {bucket.store for bucket in scene.harness.core.inventory.buckets.values()}
     scene.harness.drop("q")
-    scene.batch()
+    for _ in range(2):  # the second says that all is out of reach, and then it goes
+        scene.batch()
     assert not scene.harness.core.inventory.buckets
     scene.harness.core.trim_results(1 << 40)
     assert data_files(scene.harness) == set()
@@ -180,7 +181,7 @@ def test_old_intermediate_results_are_freed_with_their_rows(tmp_path: Path) -> N
     oldest = 4 * (scene.batches - 1) - 10
     assert all(bucket.max_time >= oldest * 1_000_000 for bucket in inventory.buckets.values())
     needed = set(inventory.buckets) | {name for bucket in inventory.buckets.values() for name in bucket.refs}
-    assert data_files(scene.harness) == needed
+    assert data_files(scene.harness) == needed | set(inventory.freed)
 
 
 def test_a_restart_goes_on_with_another_plan_and_other_partitions(tmp_path: Path) -> None:
@@ -251,6 +252,7 @@ def test_few_matched_rows_do_not_keep_all_of_a_bucket(tmp_path: Path) -> None:
     assert len(copies) == 1
     assert harness.results("q") == [(7, 1, 3)]
     harness.drop("q")
-    harness.batch({"a": [rows((1, 0, 0))]})
+    for _ in range(2):
+        harness.batch({"a": [rows((1, 0, 0))]})
     assert harness.results("q") == [(7, 1, 3)]
     assert data_files(harness) == {result.path, *(ref.path for ref in result.refs)}

@@ -47,6 +47,13 @@ def test_windows_end_with_the_slowest_stream_that_has_rows(
     assert closed_until(BOTH, watermarks, idle=frozenset(idle), before=before) == wanted
 
 
+def test_an_idle_stream_keeps_its_own_lateness() -> None:
+    lateness = {"a": 1, "b": 30}
+    assert closed_until(BOTH, {"a": 99}, idle=frozenset("b"), before=None, lateness=lateness) == 70
+    assert closed_until(BOTH, {"a": 99, "b": 80}, idle=frozenset(), before=None, lateness=lateness) == 80
+    assert closed_until(BOTH, {"a": 99, "b": 20}, idle=frozenset("b"), before=85, lateness=lateness) == 85
+
+
 def test_windows_of_a_join_do_not_wait_for_an_idle_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("weft.engine.idle.time.monotonic", lambda: clock[0])

@@ -14,8 +14,8 @@ from weft.engine.core import Core
 from weft.engine.engine import Engine
 from weft.errors import WeftError
 from weft.plan.stream import Stream
-from weft.service.config import Config, EngineSection, StreamSpec
-from weft.service.host import State
+from weft.service.config import Config, EngineSection, ServerSection, StreamSpec
+from weft.service.health import Standing, State
 from weft.service.observer import Observer
 from weft.service.service import Service
 from weft.service.tenants import Tenants
@@ -40,11 +40,16 @@ class Here:
         self.engine = cast(Engine, Engineless(core))
         self.on_batch: Callable[[], None] = lambda: None
         self.observer = Observer(self.engine, on_batch=lambda: self.on_batch())  # noqa: PLW0108 set later
-        self.state = State.RUNNING
-        self.error: WeftError | None = None
+        self.standing = Standing(State.RUNNING)
+        self.added: list[StreamSpec] = []
+        self.dropped: list[str] = []
 
     def add_stream(self, spec: StreamSpec) -> Stream:
-        raise AssertionError("not asked for here")
+        self.added.append(spec)
+        return self.engine.streams()[0]
+
+    def drop_stream(self, name: str, *, cascade: bool) -> None:
+        self.dropped.append(name)
 
     def start(self) -> None:
         self.observer.start()
@@ -57,7 +62,9 @@ class Here:
         run_batch(self.engine.core, found)
 
 
-def make_service(path: Path, tenants: Tenants | None = None) -> tuple[Service, Here]:
+def make_service(
+    path: Path, tenants: Tenants | None = None, *, server: ServerSection | None = None
+) -> tuple[Service, Here]:
     host = Here(path)
-    config = Config(engine=EngineSection(path=path))
+    config = Config(engine=EngineSection(path=path), server=server or ServerSection())
     return Service(config, host, tenants or Tenants({}, ())), host

@@ -10,6 +10,8 @@ from fastapi.testclient import TestClient
 
 from tests.unit.engine.sample import rows
 from tests.unit.service.sample import Here, make_service
+from weft.engine.sink_notes import SinkNote
+from weft.plan.changelog import QueryId
 from weft.service.app import make_app
 from weft.service.tenants import Tenant, Tenants
 
@@ -47,6 +49,40 @@ def test_a_query_can_be_created_and_read(host: tuple[TestClient, Here]) -> None:
     assert client.delete("/v1/queries/q").json()["state"] == "dropped"
 
 
+def test_a_sink_that_has_failed_is_resumed(host: tuple[TestClient, Here]) -> None:
+    client, here = host
+    for name in ("q", "without"):
+        client.post("/v1/queries", json={"sql": "SELECT x FROM a", "name": name})
+    deliveries = here.engine.deliveries
+    deliveries._detached[QueryId("q1")] = SinkNote(QueryId("q1"), 0)
+    deliveries.fail(QueryId("q1"), "it is too slow")
+    shown = client.get("/v1/queries/q").json()
+    assert (shown["sink_state"], shown["sink_error"], shown["sink_gaps"]) == ("failed", "it is too slow", [])
+    for number in range(3):
+        here.batch(a=rows((number, 1, 5)))
+    here.engine.core.trim_results(2)
+    shown = client.post("/v1/queries/q/sink/resume").json()
+    assert (shown["sink_state"], shown["sink_error"]) == ("detached", "")
+    assert shown["sink_gaps"] == [{"from": 0, "until": 2, "reason": "it is too slow"}]
+    refused = client.post("/v1/queries/without/sink/resume")
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_setting")
+
+
+def test_queries_are_listed_page_by_page(host: tuple[TestClient, Here]) -> None:
+    client, _ = host
+    for number in range(5):
+        client.post("/v1/queries", json={"sql": "SELECT x FROM a", "name": f"n{number}"})
+        client.delete(f"/v1/queries/n{number}")
+    found, after, more = [], 0, True
+    while more:
+        page = client.get(f"/v1/queries?state=ended&limit=2&after={after}").json()
+        found += [query["name"] for query in page["queries"]]
+        after, more = page["cursor"], page["more"]
+    assert found == ["n0", "n1", "n2", "n3", "n4"]
+    latest = client.get("/v1/queries?state=ended&limit=2&latest=true").json()
+    assert ([query["name"] for query in latest["queries"]], latest["more"]) == (["n3", "n4"], False)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "code"),
     [
@@ -58,6 +94,9 @@ def test_a_query_can_be_created_and_read(host: tuple[TestClient, Here]) -> None:
         ("POST", "/v1/queries/many", {"queries": []}, 422, "invalid_request"),
         ("GET", "/v1/queries/none", None, 404, "unknown_query"),
         ("DELETE", "/v1/queries/none", None, 404, "unknown_query"),
+        ("POST", "/v1/queries/none/sink/resume", None, 404, "unknown_query"),
+        ("GET", "/v1/queries?after=-1", None, 422, "invalid_request"),
+        ("GET", "/v1/queries?limit=0", None, 422, "invalid_request"),
         ("GET", "/v1/nothing", None, 404, "not_found"),
         ("PUT", "/v1/queries", None, 405, "method_not_allowed"),
         ("GET", "/v1/queries?state=odd", None, 422, "invalid_request"),
@@ -137,3 +176,17 @@ def test_figures_are_what_prometheus_reads(host: tuple[TestClient, Here]) -> Non
     assert "weft_up 1.0" in text
     assert "weft_batches_total 1.0" in text
     assert 'weft_query_rows_per_second{query="q",tenant=""}' in text
+
+
+def test_an_administrator_sets_a_watermark_back(host: tuple[TestClient, Here]) -> None:
+    client, here = host
+    here.batch(a=rows((100, 1, 5)))
+    answer = client.post("/v1/streams/a/watermark", json={"time": "1970-01-01T00:00:09Z"})
+    assert (answer.status_code, answer.json()["watermark"]) == (200, "1970-01-01T00:00:09Z")
+    for body, status in (({"time": "1970-01-02"}, 400), ({"time": "soon"}, 400), ({}, 422)):
+        assert client.post("/v1/streams/a/watermark", json=body).status_code == status
+
+
+def test_others_set_no_watermark(guarded: TestClient) -> None:
+    answer = guarded.post("/v1/streams/a/watermark", json={"time": "1970-01-01"}, headers=HEADERS)
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")

@@ -71,6 +71,16 @@ def error(code: str, **more: str) -> dict[str, object]:
 # ---- requests
 
 
+def test_ended_queries_are_asked_for_page_by_page() -> None:
+    pages = [{"queries": ["a", "b"], "cursor": 7, "more": True}, {"queries": ["c"], "cursor": 9, "more": False}]
+    service = Service(*map(answers, pages))
+    assert service.client.queries("ended") == ["a", "b", "c"]
+    assert [request.url.raw_path.decode() for request in service.asked] == [
+        "/v1/queries?state=ended",
+        "/v1/queries?state=ended&after=7",
+    ]
+
+
 @pytest.mark.parametrize(
     ("ask", "method", "target", "body"),
     [
@@ -87,11 +97,13 @@ def error(code: str, **more: str) -> dict[str, object]:
         (lambda c: c.create_many([{"sql": "a"}]), "POST", "/v1/queries/many", {"queries": [{"sql": "a"}]}),
         (lambda c: c.drop("ads.q1"), "DELETE", "/v1/queries/ads.q1", None),
         (lambda c: c.explain("q1"), "GET", "/v1/queries/q1/explain", None),
+        (lambda c: c.resume_sink("q1"), "POST", "/v1/queries/q1/sink/resume", None),
         (lambda c: c.what_if("SELECT 1"), "POST", "/v1/what-if", {"sql": "SELECT 1"}),
         (lambda c: c.results("q1"), "GET", "/v1/queries/q1/results", None),
         (lambda c: c.results("q1", after="7.3", limit=9), "GET", "/v1/queries/q1/results?after=7.3&limit=9", None),
         (lambda c: c.streams(), "GET", "/v1/streams", None),
         (lambda c: c.add_stream({"name": "s"}), "POST", "/v1/streams", {"name": "s"}),
+        (lambda c: c.set_watermark("a b", "2026"), "POST", "/v1/streams/a%20b/watermark", {"time": "2026"}),
         (lambda c: c.plan(), "GET", "/v1/plan", None),
         (lambda c: c.status(), "GET", "/v1/status", None),
     ],

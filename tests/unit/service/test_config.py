@@ -50,12 +50,24 @@ def test_options_of_the_command_line_win(tmp_path: Path) -> None:
         (f'{ENGINE}[[tenants]]\nname = "a"', "needs one of token"),
         (f'{ENGINE}[[streams]]\nname = "a"\ntime = "t"\n[[streams]]\nname = "a"\ntime = "t"', '"a" is there twice'),
         (f"{ENGINE}[limits]\nlive_queries = 0", "limits.live_queries: "),
+        ('[engine]\npath = "s3a://bucket/state"', "engine.path: it has a scheme"),
+        (f'[server]\nsinks = "s3a://bucket/out"\n{ENGINE}', "server.sinks: it has a scheme"),
+        (f'[server]\ninputs = ["hdfs:/in"]\n{ENGINE}', "server.inputs.0: it has a scheme"),
+        (f'{ENGINE}[[streams]]\nname = "a"\npath = "s3a://b/x"\ntime = "t"', 'stream "a": its path has a scheme'),
+        (f'{ENGINE}batch_limit = "soon"', "engine.batch_limit: "),
+        (f'[server]\nstop_timeout = "0 seconds"\n{ENGINE}', "server.stop_timeout: "),
+        (f'[server]\nsecrets = ["NAME"]\n{ENGINE}', "server.secrets.0: give env:NAME or file:/path"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InvalidSetting) as error:
         config(tmp_path, text)
     assert message in error.value.message
+
+
+def test_spark_reads_from_anywhere(tmp_path: Path) -> None:
+    text = f'{ENGINE}[[streams]]\nname = "a"\nformat = "text"\npath = "s3a://b/x"\ntime = "t"'
+    assert config(tmp_path, text).streams[0].path == "s3a://b/x"
 
 
 def test_an_error_never_shows_a_token(tmp_path: Path) -> None:
@@ -89,3 +101,11 @@ def test_what_is_no_token_is_refused(tmp_path: Path, token: str) -> None:
 def test_a_tenant_has_the_limits_of_all_unless_it_has_its_own() -> None:
     general = Limits(live_queries=10, creates_per_minute=5)
     assert Limits(live_queries=3).over(general) == Limits(live_queries=3, creates_per_minute=5)
+
+
+def test_variables_that_spark_never_inherits(tmp_path: Path) -> None:
+    tenants = '[[tenants]]\nname = "a"\ntoken_env = "A_TOKEN"\n[[tenants]]\nname = "b"\ntoken = "x"\n'
+    stream = '[[streams]]\nname = "k"\nformat = "kafka"\ntime = "t"\noptions = { a = "env:JAAS", b = "file:/x" }\n'
+    found = config(tmp_path, f'[server]\nsecrets = ["env:S3", "file:/y"]\n{ENGINE}{tenants}{stream}')
+    assert sorted(found.secret_variables) == ["A_TOKEN", "JAAS", "S3"]
+    assert found.spark.pass_env == ()

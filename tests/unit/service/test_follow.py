@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.engine.sample import rows
 from tests.unit.service.sample import Here, make_service
+from weft.service import rows as rows_module
 from weft.service.bell import Bell
 from weft.service.config import Limits
 from weft.service.follow import Followers
@@ -19,6 +20,7 @@ from weft.service.rows import Cursor
 from weft.service.service import Service, Wanted
 from weft.service.tenants import EVERYBODY, Tenant
 from weft.service.ticks import Ticks
+from weft.service.workers import Workers
 
 Event = tuple[str, str, Any]
 
@@ -40,7 +42,7 @@ def made(tmp_path: Path) -> tuple[Service, Here]:
 def run(made: tuple[Service, Here], test: Callable[[Followers, Bell], Any]) -> Any:
     async def body() -> Any:
         bell = Bell(asyncio.get_running_loop())
-        return await test(Followers(made[0], bell), bell)
+        return await test(Followers(made[0], bell, Workers()), bell)
 
     return asyncio.run(body())
 
@@ -95,20 +97,6 @@ def test_rows_that_are_not_kept_are_a_gap(made: tuple[Service, Here]) -> None:
     run(made, test)
 
 
-def test_a_look_far_back_finds_the_same(made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch) -> None:
-    service, host = made
-    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
-    for number in range(3):
-        host.batch(a=rows((number, 1, number)))
-    monkeypatch.setattr("weft.service.follow._FAR", 1)
-
-    async def test(followers: Followers, bell: Bell) -> None:
-        found = await take(followers.follow(EVERYBODY, query, Cursor(0)), 4)
-        assert [data["rows"] for _, _, data in found[1:]] == [[[0]], [[1]], [[2]]]
-
-    run(made, test)
-
-
 def test_a_quota_slows_only_its_tenant(made: tuple[Service, Here]) -> None:
     service, host = made
     slow = Tenant("slow", admin=False, limits=Limits(result_rows_per_second=1000))
@@ -130,8 +118,10 @@ def test_many_who_wait_for_the_same_rows_cause_one_read(
     query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
     host.batch(a=rows((0, 1, 5)))
     reads: list[int] = []
-    read = service.reader.batch
-    monkeypatch.setattr(service.reader, "batch", lambda query, batch: (reads.append(batch), read(query, batch))[1])
+    read = rows_module._read  # whoever comes later has what was read before
+    monkeypatch.setattr(
+        rows_module, "_read", lambda query, at, most: (reads.append(at.batch), read(query, at, most))[1]
+    )
 
     async def test(followers: Followers, bell: Bell) -> None:
         everybody = [followers.follow(EVERYBODY, query, Cursor(0)) for _ in range(50)]
@@ -166,7 +156,7 @@ def test_ticks_say_how_it_goes(made: tuple[Service, Here]) -> None:
     async def test(_: Followers, bell: Bell) -> None:
         host.on_batch = bell.ring
         host.start()
-        events = Ticks(service, bell).follow(EVERYBODY)
+        events = Ticks(service, bell, Workers()).follow(EVERYBODY)
         (first,) = await take(events, 1)
         assert first[0] == "tick"
         assert first[2]["status"]["live"] == 1

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine.sample import rows
+from tests.unit.engine.sample import WINDOW, rows
 from tests.unit.service.sample import Here, make_service
-from weft.service.rows import Cursor, batches_with_rows
+from weft.engine import Query
+from weft.errors import QueryFailed
+from weft.runtime.found import Found
+from weft.service.rows import Cursor, Rows, batches_with_rows, parse_cursor
 from weft.service.service import Service, Wanted
-from weft.service.tenants import EVERYBODY
+from weft.service.tenants import EVERYBODY, Tenant
 
 BATCHES = 6
 
@@ -28,9 +31,21 @@ def made(tmp_path: Path) -> tuple[Service, Here]:
 def test_batches_without_rows_are_not_read(made: tuple[Service, Here]) -> None:
     service, host = made
     query = service.query(EVERYBODY, "q")
-    assert batches_with_rows(host.engine.core, query, Cursor(0)) == ([1, 3, 5], BATCHES)
-    assert batches_with_rows(host.engine.core, query, Cursor(4)) == ([5], BATCHES)
-    assert batches_with_rows(host.engine.core, query, Cursor(BATCHES)) == ([], BATCHES)
+    assert batches_with_rows(host.engine.core, query, Cursor(0)) == ([1, 3, 5], BATCHES, False)
+    assert batches_with_rows(host.engine.core, query, Cursor(4)) == ([5], BATCHES, False)
+    assert batches_with_rows(host.engine.core, query, Cursor(BATCHES)) == ([], BATCHES, False)
+
+
+def test_a_long_log_is_looked_at_a_stretch_after_the_other(
+    made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, host = made
+    query = service.query(EVERYBODY, "q")
+    monkeypatch.setattr("weft.service.rows._LOOK_AHEAD", 2)
+    assert batches_with_rows(host.engine.core, query, Cursor(0)) == ([1], 2, True)
+    assert batches_with_rows(host.engine.core, query, Cursor(4)) == ([5], BATCHES, False)
+    page, found = service.page(EVERYBODY, "q", after=Cursor(0), limit=100)
+    assert (found, page["cursor"], page["more"]) == (["[1]", "[3]", "[5]"], str(BATCHES), False)
 
 
 def test_a_page_goes_over_batches_without_rows(made: tuple[Service, Here]) -> None:
@@ -45,10 +60,100 @@ def test_a_page_that_takes_too_long_ends_and_says_so(
     made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, _ = made
-    monkeypatch.setattr("weft.service.service._PATIENCE", -1.0)
+    monkeypatch.setattr("weft.service.pages._PATIENCE", -1.0)
     every, cursor, more = list[str](), Cursor(0), True
     while more:
         page, found = service.page(EVERYBODY, "q", after=cursor, limit=100)
         assert len(found) == 1
         every, cursor, more = every + found, Cursor(int(page["cursor"])), page["more"]
     assert every == ["[1]", "[3]", "[5]"]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> tuple[Service, Here]:
+    """A self-join of 400 equal keys: 160,000 rows of one batch."""
+    service, host = make_service(tmp_path / "state")
+    service.create(EVERYBODY, [Wanted(f"SELECT p.x, q.x AS y FROM a {WINDOW} p JOIN a {WINDOW} q ON p.k = q.k", "q")])
+    host.batch(a=rows(*((0, 1, number) for number in range(400))))
+    return service, host
+
+
+@pytest.mark.parametrize("skip", [0, 1, 150_000])
+def test_a_page_costs_what_it_holds(pairs: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch, skip: int) -> None:
+    """Before, all 160,000 rows were built and written as JSON for one of them."""
+    built: list[int] = []
+    build = Found.build
+    monkeypatch.setattr(
+        Found, "build", lambda self, first, last: (built.append(last - first), build(self, first, last))[1]
+    )
+    page, found = pairs[0].page(EVERYBODY, "q", after=Cursor(0, skip), limit=1)
+    assert (len(found), page["cursor"], page["more"]) == (1, f"0.{skip + 1}", True)
+    assert sum(built) == 2, "one more is looked for, to know whether the batch ends"
+
+
+def test_pages_are_the_whole_batch_in_order(pairs: tuple[Service, Here]) -> None:
+    service, _ = pairs
+    every = list[str]()
+    cursor, more = Cursor(0), True
+    while more:
+        page, found = service.page(EVERYBODY, "q", after=cursor, limit=10_000)
+        every, cursor, more = every + found, parse_cursor(page["cursor"]), page["more"]
+    assert (len(every), len(set(every)), str(cursor)) == (160_000, 160_000, "1")
+
+
+def test_rows_before_one_that_fails_are_a_page_and_then_it_is_said(
+    made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, _ = made
+    read = service.reader.rows
+
+    def fails(query: Query, at: Cursor, most: int) -> Rows:
+        if at.batch == 3:
+            raise QueryFailed('query "q" failed', detail="by zero")
+        return read(query, at, most)
+
+    monkeypatch.setattr(service.reader, "rows", fails)
+    page, found = service.page(EVERYBODY, "q", after=Cursor(0), limit=100)
+    assert (found, page["cursor"], page["more"]) == (["[1]"], "3", True)
+    with pytest.raises(QueryFailed):
+        service.page(EVERYBODY, "q", after=parse_cursor(page["cursor"]), limit=100)
+
+
+# ---- lists of queries
+
+
+def test_ended_queries_come_page_by_page(tmp_path: Path) -> None:
+    ads, ops = Tenant("ads", admin=False), Tenant("ops", admin=True)
+    service, host = make_service(tmp_path / "state")
+    for number in range(7):
+        service.create(ads, [Wanted("SELECT x FROM a", f"n{number}")])
+        if number != 3:
+            service.drop(ads, f"n{number}")
+        if number == 4:
+            host.batch()
+            host.engine.core.checkpoint()
+    service.create(ops, [Wanted("SELECT x FROM a", "mine")])
+
+    def names(tenant: Tenant, state: str, **page: int) -> list[str]:
+        return [query.name for query in service.queries(tenant, state, **page)]
+
+    assert names(ads, "live") == ["ads.n3"]
+    assert names(ads, "ended", limit=2) == ["ads.n0", "ads.n1"]
+    assert names(ads, "ended", limit=9, after=2) == ["ads.n2", "ads.n4", "ads.n5", "ads.n6"]
+    assert names(ops, "all", limit=3, after=3) == ["ads.n3", "ads.n4", "ads.n5"]
+    assert names(ops, "all", after=6) == ["ads.n6", "mine"]
+    assert names(ops, "all", limit=3, latest=True) == ["ads.n5", "ads.n6", "mine"]
+    assert names(ads, "ended", limit=4, latest=True) == ["ads.n2", "ads.n4", "ads.n5", "ads.n6"]
+    assert names(ops, "live", latest=True) == ["ads.n3", "mine"]
+    assert service.create(ads, [Wanted("SELECT x FROM a")])[0].name == "ads.q1"
+
+
+def test_failed_queries_are_counted_without_looking_at_all(tmp_path: Path) -> None:
+    service, host = make_service(tmp_path / "state")
+    core = host.engine.core
+    for number in range(3):
+        query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", f"n{number}")])[0]
+        core.set_aside(query.id, 0, "by zero")
+        host.batch()
+        core.checkpoint()
+        assert service.views(EVERYBODY).summary("running", "")["failed"] == number + 1

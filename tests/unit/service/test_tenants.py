@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from weft.errors import Forbidden, InvalidSetting, Unauthorized
-from weft.service.tenants import EVERYBODY, Tenant, Tenants, require_admin
+from weft.service.config import to_config
+from weft.service.tenants import EVERYBODY, Tenant, Tenants, read_tenants, require_admin
 
 ADS, OPS = Tenant("ads", admin=False), Tenant("ops", admin=True)
 TENANTS = Tenants({"ads": "token-of-ads", "ops": "token-of-ops"}, [ADS, OPS])
@@ -47,6 +50,23 @@ def test_queries_say_whose_they_are() -> None:
     assert TENANTS.owner("ads.x") == "ads"
     assert TENANTS.owner("x") == ""
     assert TENANTS.owner("unknown.x") == ""
+
+
+def test_tokens_do_not_stay_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's processes, in which everybody's queries run, would inherit them (N1)."""
+    monkeypatch.setenv("ADS_TOKEN", "token-of-ads")
+    value = {"engine": {"path": "state"}, "tenants": [{"name": "ads", "token_env": "ADS_TOKEN", "streams": ["a"]}]}
+    tenants = read_tenants(to_config(value, "here"))
+    assert "ADS_TOKEN" not in os.environ
+    ads = tenants.authenticate("Bearer token-of-ads")
+    assert ads.may_read("a")
+    assert not ads.may_read("b")
+    assert ads.granted({"a": 1, "b": 2}) == {"a": 1}
+
+
+def test_ids_mean_nothing_to_others() -> None:
+    one, two = Tenant("one", admin=False, key=b"1"), Tenant("two", admin=False, key=b"2")
+    assert one.hidden("store:x") == one.hidden("store:x") != two.hidden("store:x")
 
 
 def test_some_things_are_for_administrators() -> None:

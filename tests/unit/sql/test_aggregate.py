@@ -72,9 +72,9 @@ def test_other_queries_have_no_aggregation() -> None:
         ("MAX(cost)", ("max", "`cost`"), "decimal(10,2)"),
         ("MIN(upper(name))", ("min", "(upper(`name`))"), "string"),
         ("MAX(ok)", ("max", "`ok`"), "boolean"),
-        ("percentile_approx(price, 0.5)", ("quantile", "`price`"), "double"),
+        ("percentile_approx(price, 0.5)", ("quantile", "`price`"), "int"),
         ("approx_percentile(ratio, 1)", ("quantile", "`ratio`"), "double"),
-        ("percentile_approx(cost, 0.5)", ("quantile", "`cost`"), "double"),
+        ("percentile_approx(cost, 0.5)", ("quantile", "`cost`"), "decimal(10,2)"),
     ],
 )
 def test_plain_calls(text: str, wanted: tuple[str, ...], type_: str) -> None:
@@ -109,7 +109,7 @@ def test_plain_calls(text: str, wanted: tuple[str, ...], type_: str) -> None:
         ("VARIANCE(ratio)", "CASE WHEN `a0` > 1 THEN `a1` / (`a0` - 1) END", "double", "count spread"),
         ("VAR_SAMP(ratio)", "CASE WHEN `a0` > 1 THEN `a1` / (`a0` - 1) END", "double", "count spread"),
         ("VAR_POP(ratio)", "CASE WHEN `a0` > 0 THEN `a1` / `a0` END", "double", "count spread"),
-        ("percentile_approx(price, array(0.5, 0.9))", "array(`a0`, `a1`)", "array<double>", "quantile quantile"),
+        ("percentile_approx(price, array(0.5, 0.9))", "array(`a0`, `a1`)", "array<int>", "quantile quantile"),
         ("avg(price) + 1", "(CAST(`a0` AS DOUBLE) / NULLIF(`a1`, 0)) + 1", "double", "sum count"),
         ("sum(price) / count(*)", "`a0` / `a1`", "double", "sum rows"),
         ("-sum(price)", "-`a0`", "bigint", "sum"),
@@ -137,6 +137,14 @@ def test_equal_calls_share_a_column() -> None:
     assert query.outputs[3].sql == "`a0` + `a2`"
     ids = [call.id for call in aggregation(query).calls]
     assert len(set(ids)) == len(ids)
+
+
+def test_the_sum_behind_an_average_of_bigints_has_room_for_it() -> None:
+    query = one("avg(userID), sum(userID), avg(price)")
+    results = [(call.function.value, call.result.ddl()) for call in aggregation(query).calls]
+    assert results == [
+        ("sum", "decimal(38,0)"), ("count", "bigint"), ("sum", "bigint"), ("sum", "bigint"), ("count", "bigint"),
+    ]  # fmt: skip
 
 
 def test_fractions_tell_quantiles_apart() -> None:

@@ -111,7 +111,7 @@ def test_using_columns_come_first_and_once() -> None:
         ("'it\\'s'", "it's", "'it\\'s'", "string"),
         ("CAST(name AS INT)", "name", "CAST(`0.name` AS INT)", "int"),
         ("to_char(price, '999') AS c", "c", "to_char(`0.price`, '999')", "string"),
-        ("transform(tags, t -> concat(t, name)) AS t", "t", "transform(`0.tags`, `t` -> concat(`t`, `0.name`))", None),
+        ("transform(tags, t -> concat(t, '!')) AS t", "t", "transform(`0.tags`, `t` -> concat(`t`, '!'))", None),
         ("price > 5 AND ok", "((price > 5) AND ok)", "`0.price` > 5 AND `0.ok`", "boolean"),
         ("ts + INTERVAL 1 DAY AS t", "t", "`0.ts` + INTERVAL '1' DAY", "timestamp"),
     ],

@@ -110,7 +110,7 @@ def test_predicates(condition: str, expected: str) -> None:
     "condition",
     [
         "name = 5", "cost > ratio", "cost > 1e0", "cost > '1.5'", "cost + 1 > 2", "cost * 2 > 5", "name ILIKE 'a'",
-        "name RLIKE 'a'", "name LIKE name", "name LIKE ANY ('a', 'b')", "name NOT ILIKE 'a'", "ok IS TRUE",
+        "upper(name) RLIKE 'a+'", "name LIKE ANY ('a', 'b')", "name NOT ILIKE 'a'", "ok IS TRUE",
         "second(local) = 1", "extract(second FROM ts) > 1", "hour(day) = 1", "CAST(name AS INT) = 1",
         "TRY_CAST(price AS BIGINT) = 1 OR TRY_CAST('x' AS INT) = 1", "local = ts", "raw = X'00'", "price & 1 = 1",
         "price IN (1, '2')", "name || 'x' = 'ax'", "ts + INTERVAL 1 DAY > ts", "length(raw) = 1", "price <=> tags[0]",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.sql.streams import bound, join, keys
 from weft.errors import InvalidWindow, MissingWindow
 from weft.plan.expression import to_sql
-from weft.plan.window import Range, Sliding, Unbounded, Window
+from weft.plan.window import Range, Session, Sliding, Unbounded, Window, window_text
 from weft.sql.window import parse_window
 
 SECOND = timedelta(seconds=1)
@@ -42,6 +42,20 @@ def test_windows(text: str, window: Window) -> None:
     query = bound(f"SELECT ts FROM purchases {text} AS p")
     assert query.relations[0].window == window
     assert query.sliding == (window if isinstance(window, Sliding) else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [
+        ("SESSION 5 SECONDS", Session(5 * SECOND)),
+        ("session 5 minutes max 1 hour", Session(300 * SECOND, 3600 * SECOND)),
+        ("SESSION INTERVAL '5 seconds' MAX '5 seconds'", Session(5 * SECOND, 5 * SECOND)),
+    ],
+)
+def test_sessions_and_how_long_they_may_be(text: str, window: Session) -> None:
+    query = bound(f"SELECT count(*) AS n FROM purchases [{text}] GROUP BY userID")
+    assert query.session == window
+    assert parse_window(window_text(window)[1:-1], relation="r", position="1") == window
 
 
 def test_each_relation_has_its_own_window() -> None:

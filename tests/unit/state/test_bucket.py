@@ -25,8 +25,8 @@ from weft.state.bucket import (
     open_parts,
     sets_from_arrow,
     sets_to_arrow,
-    write_bucket,
 )
+from weft.state.files import write_file
 from weft.state.segment import PartRef, Piece, Segment, read_pairs, write_pairs
 
 WORDS = st.integers(1, 3)
@@ -46,12 +46,13 @@ def random_sets(rows: int, words: int, seed: int = 0) -> np.ndarray:
 def test_parts_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, words: int, counts: list[int], epoch: int
 ) -> None:
-    path = tmp_path_factory.mktemp("bucket") / "below" / "x.arrow"
+    folder = tmp_path_factory.mktemp("bucket")
     sets = [random_sets(count, words, seed) for seed, count in enumerate(counts)]
     texts = [["é", None, "", "a\x00b", "x"][:count] for count in counts]
     parts = [batch(list(range(len(each))), each, text) for each, text in zip(sets, texts, strict=True)]
-    size = write_bucket(path, bucket_schema(parts[0].schema, epoch=epoch, words=words), parts)
-    assert size == path.stat().st_size
+    file = write_file(folder, "below/x.arrow", bucket_schema(parts[0].schema, epoch=epoch, words=words), parts)
+    path = folder / file.path
+    assert file.bytes == path.stat().st_size
     views = open_parts(path, range(len(counts)))
     for view, each, text in zip(views, sets, texts, strict=True):
         assert view.epoch == epoch
@@ -64,8 +65,8 @@ def test_parts_come_back_as_they_were(
 
 def test_a_view_is_mapped_and_read_only(tmp_path: Path) -> None:
     part = batch([1, 2], random_sets(2, 2), ["a", "b"])
-    write_bucket(tmp_path / "x", bucket_schema(part.schema, epoch=0, words=2), [part])
-    view = open_part(tmp_path / "x", 0)
+    file = write_file(tmp_path, "x.arrow", bucket_schema(part.schema, epoch=0, words=2), [part])
+    view = open_part(tmp_path / file.path, 0)
     assert not view.times.flags.writeable
     assert not view.sets.flags.writeable
     assert not view.column(TIME).flags.owndata
@@ -86,9 +87,9 @@ def test_query_sets_survive_slices(words: int, rows: int, data: st.DataObject) -
 def test_a_full_disk_is_said_to_be_one() -> None:
     part = batch([1] * 10_000, random_sets(10_000, 4), ["x"] * 10_000)
     with pytest.raises(DiskFull, match="while writing full"):
-        write_bucket(Path("/dev/full"), bucket_schema(part.schema, epoch=0, words=4), [part])
+        write_file("/dev", "full", bucket_schema(part.schema, epoch=0, words=4), [part])
     with pytest.raises(DiskFull, match="while writing full"):
-        write_pairs(Path("/dev/full"), [(np.arange(10_000, dtype=np.int32), np.arange(10_000, dtype=np.int32))])
+        write_pairs("/dev", "full", [(np.arange(10_000, dtype=np.int32), np.arange(10_000, dtype=np.int32))])
 
 
 # ---- what manifests say of them
@@ -127,9 +128,11 @@ LISTS = st.lists(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2*
 def test_pairs_come_back_piece_by_piece(
     tmp_path_factory: pytest.TempPathFactory, lists: list[list[tuple[int, int]]]
 ) -> None:
-    path = tmp_path_factory.mktemp("pairs") / "below" / "x.pairs.arrow"
+    folder = tmp_path_factory.mktemp("pairs")
     arrays = [np.array(each, np.int32).reshape(-1, 2) for each in lists]
-    assert write_pairs(path, [(each[:, 0], each[:, 1]) for each in arrays]) == path.stat().st_size
+    file = write_pairs(folder, "below/x.pairs.arrow", [(each[:, 0], each[:, 1]) for each in arrays])
+    path = folder / file.path
+    assert file.bytes == path.stat().st_size
     numbers = list(range(len(lists)))[::-1]
     found = [list(zip(left.tolist(), right.tolist(), strict=True)) for left, right in read_pairs(path, numbers)]
     assert found == lists[::-1]

@@ -25,10 +25,9 @@ def some(hashes: bool = True) -> Combinations:
 
 
 def test_a_list_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "list.arrow"
-    size = write_combinations(path, some(), REFS, times=True)
-    assert size == path.stat().st_size
-    file = open_combinations(path)
+    written = write_combinations(tmp_path, "list.arrow", some(), REFS, times=True)
+    assert written.bytes == (tmp_path / written.path).stat().st_size
+    file = open_combinations(tmp_path / written.path)
     assert (file.refs, file.words, file.members, file.spans) == (tuple(REFS), 2, 2, ((10, 30), (-1, 1)))
     read = file.combinations(slice(1, 3), np.array([70, 80], np.int32))
     assert read.hashes is not None
@@ -46,8 +45,8 @@ def test_indexes_go_with_a_list(tmp_path: Path) -> None:
     assert place != place_id(Input("a", 0), Index((Column("k", BIGINT),), True))
     hashes = np.array([9, 3, 5], np.uint64)
     index = order_index(hashes, np.array([0, 0, 0]), np.array([True, False, True]))
-    write_combinations(tmp_path / "list.arrow", some(hashes=False), REFS, times=True, indexes={place: index})
-    file = open_combinations(tmp_path / "list.arrow")
+    written = write_combinations(tmp_path, "list.arrow", some(hashes=False), REFS, times=True, indexes={place: index})
+    file = open_combinations(tmp_path / written.path)
     assert file.has_index(place)
     assert not file.has_index("other")
     assert [each.tolist() for each in file.index(place)] == [[5, 9, 2**64 - 1], [2, 0, -1]]

@@ -71,6 +71,11 @@ def test_only_local_paths(path: str) -> None:
         Directory.open(path)
 
 
+def test_only_its_owner_can_look_into_it(tmp_path: Path) -> None:
+    Directory.open(tmp_path / "new").close()
+    assert (tmp_path / "new").stat().st_mode & 0o077 == 0
+
+
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -94,13 +99,13 @@ def test_paths_below_are_given(directory: Directory) -> None:
 
 def test_a_file_that_is_not_there_has_no_value(directory: Directory) -> None:
     assert directory.read_json("streams", "none.json") is None
-    assert directory.read_json_lines("changelog", "none.jsonl") == []
+    assert directory.read_lines("changelog", "none.jsonl") == ([], 0)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"{} {}"])
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"{} {}", b"{}", b'{"digest":"0123456789abcdef","value":1}'])
 def test_a_file_that_cannot_be_read_is_corrupt(directory: Directory, data: bytes) -> None:
     directory.path("streams", "x.json").write_bytes(data)
-    with pytest.raises(StateCorrupt, match=r'"x\.json" cannot be read'):
+    with pytest.raises(StateCorrupt, match=r'"streams/x\.json" cannot be read'):
         directory.read_json("streams", "x.json")
 
 
@@ -127,6 +132,47 @@ def test_only_a_full_disk_is_a_full_disk() -> None:
             raise OSError(number, "full")
 
 
+@given(value=JSON, data=st.data())
+@settings(max_examples=30)
+def test_no_byte_of_a_file_can_change(
+    tmp_path_factory: pytest.TempPathFactory, value: Any, data: st.DataObject
+) -> None:
+    directory = Directory.open(tmp_path_factory.mktemp("sealed"))
+    digest = directory.write_json(value, "streams", "x.json")
+    assert directory.read_sealed("streams", "x.json") == (value, digest)
+    path = directory.path("streams", "x.json")
+    good = path.read_bytes()
+    at, bit = data.draw(st.integers(0, len(good) - 1)), data.draw(st.integers(0, 7))
+    path.write_bytes(good[:at] + bytes([good[at] ^ 1 << bit]) + good[at + 1 :])
+    with pytest.raises(StateCorrupt, match=r"streams/x\.json"):
+        directory.read_json("streams", "x.json")
+    path.write_bytes(good)
+    path.rename(directory.path("streams", "y.json"))
+    with pytest.raises(StateCorrupt, match=r"streams/y\.json"):
+        directory.read_json("streams", "y.json")
+    directory.close()
+
+
+def test_a_new_file_that_cannot_be_written_is_not_there(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        with pytest.raises(DiskFull, match=r"while writing 1\.json"):
+            directory.create_json({}, "commits", "1.json")
+    assert directory.read_json("commits", "1.json") is None
+    directory.create_json({"a": 1}, "commits", "1.json")
+    assert directory.read_json("commits", "1.json") == {"a": 1}
+
+
+def test_a_crash_while_a_directory_is_made_does_not_spoil_it(tmp_path: Path) -> None:
+    (tmp_path / "head").write_bytes(b"")
+    (tmp_path / "format.json.tmp").write_bytes(b"{")
+    Directory.open(tmp_path).close()
+    Directory.open(tmp_path).close()
+
+
 # ---- lines
 
 
@@ -142,9 +188,11 @@ def test_a_line_cut_short_anywhere_does_not_count(
     line = json.dumps(torn).encode()
     with open(path, "ab") as file:
         file.write(line[: data.draw(st.integers(0, len(line)))])
-    assert directory.read_json_lines("changelog", "1.jsonl") == values
+    lines, size = directory.read_lines("changelog", "1.jsonl")
+    assert [value for value, _ in lines] == values
+    os.truncate(path, size)
     directory.append_json("next", "changelog", "1.jsonl")
-    assert directory.read_json_lines("changelog", "1.jsonl") == [*values, "next"]
+    assert [value for value, _ in directory.read_lines("changelog", "1.jsonl")[0]] == [*values, "next"]
     directory.close()
 
 
@@ -159,13 +207,13 @@ def test_an_append_that_fails_leaves_the_lines_before(directory: Directory, monk
         with pytest.raises(DiskFull):
             directory.append_json(2, "changelog", "1.jsonl")
     directory.append_json(3, "changelog", "1.jsonl")
-    assert directory.read_json_lines("changelog", "1.jsonl") == [1, 3]
+    assert [value for value, _ in directory.read_lines("changelog", "1.jsonl")[0]] == [1, 3]
 
 
 def test_a_whole_line_that_cannot_be_read_is_corrupt(directory: Directory) -> None:
     directory.path("changelog", "1.jsonl").write_bytes(b'{"a":1}\n{"b":\n{"c":1}\n')
     with pytest.raises(StateCorrupt, match=r"1\.jsonl"):
-        directory.read_json_lines("changelog", "1.jsonl")
+        directory.read_lines("changelog", "1.jsonl")
 
 
 # ---- numbers

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.errors import StateCorrupt
-from weft.plan.changelog import Change, QueryId, QueryRecord, Slots
+from weft.errors import StateCorrupt, StateVersion
+from weft.plan.changelog import Change, Failure, QueryId, QueryRecord, Slots
 from weft.plan.key import StoreId
 from weft.state.bucket import Bucket, Part
 from weft.state.directory import Directory, number_name
+from weft.state.files import DataFile, forget_checked, write_file
 from weft.state.journal import Journal, Manifest, StreamTotals, record_from_json, record_to_json
 from weft.state.segment import PartRef, Piece, Segment
 
@@ -62,8 +66,15 @@ def directory(tmp_path: Path) -> Iterator[Directory]:
     opened.close()
 
 
-def batches(journal: Journal) -> list[int]:
-    return [found.batch for found in journal.manifests()]
+def history(directory: Directory) -> list[Change | Manifest]:
+    """What a new process reads."""
+    journal = Journal(directory)
+    last, _ = journal.read_checkpoint()
+    return list(journal.history(after=last))
+
+
+def batches(directory: Directory) -> list[int]:
+    return [entry.batch for entry in history(directory) if isinstance(entry, Manifest)]
 
 
 def through_json(value: Any) -> Any:
@@ -94,98 +105,172 @@ def record(name: str, batch: int) -> QueryRecord:
     return QueryRecord(QueryId(name), name, "SELECT 'é\n'", 0, batch, None)
 
 
-def test_changes_come_back_in_order_and_only_later_ones(directory: Directory) -> None:
+def test_entries_come_back_in_the_order_in_which_they_were_written(directory: Directory) -> None:
     journal = Journal(directory)
-    changes = [Change(batch, (record(f"q{n}", batch),), (QueryId("q0"),)) for n, batch in enumerate([2, 2, 10, 3])]
-    for change in changes:
-        journal.write_change(change)
-    assert list(journal.changes(after=1)) == [changes[0], changes[1], changes[3], changes[2]]
-    assert list(journal.changes(after=2)) == [changes[3], changes[2]]
-    assert list(journal.changes(after=10)) == []
+    entries: list[Change | Manifest] = [
+        Change(0, (record("q1", 0),), (), declared=("a",)),
+        Change(0, (record("q2", 0),), (QueryId("q1"),), (Failure(QueryId("q1"), 0, "é"),)),
+        manifest(0),
+        manifest(1),
+        Change(2, (), (QueryId("q2"),)),
+        manifest(2),
+        Change(3, (record("q3", 3),), ()),
+    ]
+    for entry in entries:
+        journal.write_change(entry) if isinstance(entry, Change) else journal.write_manifest(entry)
+    assert history(directory) == entries
 
 
 def test_a_checkpoint_takes_the_place_of_all_before_it(directory: Directory) -> None:
     journal = Journal(directory)
     assert journal.read_checkpoint() == (-1, None)
-    for batch in range(6):
+    for batch in range(4):
         journal.write_change(Change(batch, (), ()))
-    journal.write_checkpoint(2, {"at": 2})
-    journal.write_checkpoint(4, {"at": 4})
-    assert journal.read_checkpoint() == (4, {"at": 4})
+        journal.write_manifest(manifest(batch))
+        if batch in (1, 3):
+            journal.write_checkpoint(batch + 1, {"at": batch}, first=0)
+    journal.write_change(Change(4, (), ()))
+    last, value = Journal(directory).read_checkpoint()
+    assert value is not None
+    assert (last, value["at"], value["first_result"]) == (3, 3, 0)
     assert [number for number, _ in directory.numbered("checkpoints")] == [4]
-    assert [number for number, _ in directory.numbered("changelog")] == [5]
+    assert [number for number, _ in directory.numbered("changelog")] == [4]
+    assert directory.numbered("commits") == []
+    assert history(directory) == [Change(4, (), ())]
+    assert [Journal(directory).read_manifest(batch) for batch in range(4)] == [manifest(batch) for batch in range(4)]
 
 
-def test_the_latest_of_two_checkpoints_counts(directory: Directory) -> None:
-    directory.write_json({"at": 2}, "checkpoints", number_name(2, ".json"))
-    directory.write_json({"at": 10}, "checkpoints", number_name(10, ".json"))
-    directory.path("checkpoints", number_name(11, ".json.tmp")).write_text("{")
-    assert Journal(directory).read_checkpoint() == (10, {"at": 10})
+def test_what_a_checkpoint_has_seen_is_not_told_again(directory: Directory) -> None:
+    journal = Journal(directory)
+    journal.write_manifest(manifest(0))
+    journal.write_change(Change(1, (record("q1", 1),), ()))
+    journal.write_checkpoint(1, {}, first=0)
+    journal.write_change(Change(1, (record("q2", 1),), ()))
+    journal.write_manifest(manifest(1))
+    assert history(directory) == [Change(1, (record("q2", 1),), ()), manifest(1)]
+    journal.write_checkpoint(2, {}, first=0)
+    journal.write_checkpoint(2, {}, first=0)
+    assert history(directory) == []
 
 
-def test_packed_manifests_are_read_like_loose_ones(directory: Directory) -> None:
+def test_a_checkpoint_before_the_first_batch_counts(directory: Directory) -> None:
+    journal = Journal(directory)
+    journal.write_change(Change(0, (), (), declared=("a",)))
+    journal.write_checkpoint(0, {"streams": []}, first=0)
+    assert history(directory) == []
+    journal.write_manifest(manifest(0))
+    assert history(directory) == [manifest(0)]
+
+
+def files(directory: Directory) -> dict[str, bytes]:
+    found = (path for path in directory.root.rglob("*") if path.is_file() and path.name != "lock")
+    return {str(path.relative_to(directory.root)): path.read_bytes() for path in found}
+
+
+def write_story(directory: Directory) -> None:
+    """Two checkpoints, and something after them."""
     journal = Journal(directory)
     for batch in range(7):
+        journal.write_change(Change(batch, (record(f"q{batch}", batch),), ()))
         journal.write_manifest(manifest(batch))
         if batch in (2, 4):
-            journal.pack()
-    assert list(journal.manifests()) == [manifest(batch) for batch in range(7)]
-    assert [number for number, _ in directory.numbered("packs")] == [2, 4]
-    assert [number for number, _ in directory.numbered("commits")] == [5, 6]
+            journal.write_checkpoint(batch + 1, {}, first=0)
+    journal.write_change(Change(7, (), ()))
 
 
-def test_nothing_to_pack_is_no_pack(directory: Directory) -> None:
-    Journal(directory).pack()
-    assert directory.numbered("packs") == []
-
-
-@pytest.mark.parametrize("removed", range(5))
-def test_a_pack_cut_short_while_it_removes_loose_ones_shows_each_once(
-    directory: Directory, monkeypatch: pytest.MonkeyPatch, removed: int
+@pytest.mark.parametrize("at", range(40))
+def test_a_crash_anywhere_leaves_all_that_was_written(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    journal = Journal(directory)
-    for batch in range(4):
-        journal.write_manifest(manifest(batch))
-    left, real = removed, Path.unlink
+    """The process dies before the n-th change of a file's name, or its removal."""
+    left = at
 
-    def unlink(path: Path, missing_ok: bool = False) -> None:
-        nonlocal left
-        if left == 0:
-            raise KeyboardInterrupt
-        left -= 1
-        real(path, missing_ok)
+    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            nonlocal left
+            if left == 0:
+                raise KeyboardInterrupt
+            left -= 1
+            return real(*args, **named)
+
+        return call
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "unlink", unlink)
-        try:
-            journal.pack()
-        except KeyboardInterrupt:
-            pass
+        patched.setattr(os, "replace", dying(os.replace))
+        patched.setattr(Path, "unlink", dying(Path.unlink))
+        patched.setattr(Journal, "_advance", dying(Journal._advance))
+        with suppress(KeyboardInterrupt):
+            write_story(directory)
+    entries = history(directory)
+    again = Journal(directory)
+    last, _ = again.read_checkpoint()
+    assert [entry.batch for entry in entries] == sorted(entry.batch for entry in entries)
+    following = max((entry.batch + 1 for entry in entries if isinstance(entry, Manifest)), default=last + 1)
+    assert [again.read_manifest(batch) for batch in range(following)] == [manifest(each) for each in range(following)]
+    assert history(directory) == entries, "reading once more changes nothing"
+
+
+def test_what_was_never_acknowledged_may_be_torn(directory: Directory) -> None:
+    journal = Journal(directory)
+    write_story(directory)
+    whole = history(directory)
+    path = directory.path("changelog", number_name(7, ".jsonl"))
+    good = path.read_bytes()
+    path.write_bytes(good + b'{"digest":"')
+    assert history(directory) == whole
+    assert path.read_bytes() == good
+    torn = directory.path("commits", number_name(7, ".json"))
+    torn.write_bytes(b'{"digest":"012')
+    assert history(directory) == whole
+    assert not torn.exists()
+    del journal
+
+
+@pytest.mark.parametrize("damage", ["remove", "empty", "cut", "flip", "older"])
+def test_damage_to_any_file_is_said_and_nothing_is_removed(tmp_path: Path, directory: Directory, damage: str) -> None:
+    write_story(directory)
+    history(directory)
+    whole = files(directory)
+    assert len(whole) == 10
+    for name, data in whole.items():
+        path = directory.root / name
+        match damage:
+            case "remove":
+                path.unlink()
+            case "older":
+                if not name.startswith("commits"):
+                    continue
+                path.write_bytes(
+                    whole["commits/000000000005.json"] if "06" in name else whole["commits/000000000006.json"]
+                )
+            case _:
+                middle = 100 if name.startswith("packs") else len(data) // 2
+                bad = {"empty": b"", "cut": data[:middle], "flip": data[:middle] + b"~" + data[middle + 1 :]}
+                path.write_bytes(bad[damage])
+        before = files(directory)
+        if name == "format.json":
+            directory.close()
+            with pytest.raises((StateCorrupt, StateVersion)):
+                Directory.open(directory.root)
         else:
-            assert removed == 4
-    assert batches(journal) == [0, 1, 2, 3]
-    journal.write_manifest(manifest(4))
-    journal.pack()
-    assert batches(journal) == [0, 1, 2, 3, 4]
-    assert directory.numbered("commits") == []
+            with pytest.raises(StateCorrupt) as caught:
+                [Journal(directory).read_manifest(batch) for batch in range(7) if history(directory) or True]
+            assert Path(name).name.split(".")[0] in str(caught.value), name
+        assert files(directory) == before
+        path.write_bytes(data)
 
 
-def test_a_pack_cut_short_while_it_is_written_is_not_there(
-    directory: Directory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    journal = Journal(directory)
-    for batch in range(3):
-        journal.write_manifest(manifest(batch))
+def test_a_head_that_is_behind_is_right(directory: Directory) -> None:
+    """It is not flushed: after a power failure it may be of an earlier time."""
+    head = directory.path("head")
+    old = head.read_bytes()
+    write_story(directory)
+    whole = history(directory)
+    head.write_bytes(old)
+    assert history(directory) == whole
 
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", die)
-        with pytest.raises(KeyboardInterrupt):
-            journal.pack()
-    assert batches(journal) == [0, 1, 2]
-    assert directory.numbered("packs") == []
+# ---- packs
 
 
 def test_packs_are_forgotten_when_all_in_them_is(directory: Directory) -> None:
@@ -193,14 +278,71 @@ def test_packs_are_forgotten_when_all_in_them_is(directory: Directory) -> None:
     for batch in range(6):
         journal.write_manifest(manifest(batch))
         if batch % 2:
-            journal.pack()
-    journal.forget_packs(before=3)
-    assert batches(journal) == [2, 3, 4, 5]
-    journal.forget_packs(before=6)
-    assert batches(journal) == []
+            journal.write_checkpoint(batch + 1, {}, first=0)
+    journal.write_checkpoint(6, {}, first=3)
+    assert [name[:25] for name in sorted(os.listdir(directory.path("packs")))] == [
+        "000000000002-000000000003",
+        "000000000004-000000000005",
+    ]
+    journal.write_checkpoint(6, {}, first=6)
+    assert os.listdir(directory.path("packs")) == []
+    assert history(directory) == []
+    with pytest.raises(StateCorrupt, match=r"commits/000000000002\.json"):
+        journal.read_manifest(2)
+
+
+def test_small_files_are_packed_and_large_ones_are_not(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(directory)
+    schema = pa.schema([("x", pa.int64())])
+    rows = pa.RecordBatch.from_arrays([pa.array(range(1000))], schema=schema)
+    data = directory.path("data")
+    small = [write_file(data, f"{number_name(batch)}/s.arrow", schema, [rows[:3]]).path for batch in range(3)]
+    large = [write_file(data, f"{number_name(batch)}/l.arrow", schema, [rows]).path for batch in range(3)]
+    monkeypatch.setattr("weft.state.journal.SMALL", 2000)
+    original = (data / small[1]).read_bytes()
+    for batch in range(3):
+        journal.write_manifest(manifest(batch))
+    seen: list[int] = []
+
+    def small_files(each: Manifest) -> list[str]:
+        seen.append(each.batch)
+        return [small[each.batch], large[each.batch], f"{number_name(each.batch)}/gone.arrow"]
+
+    journal.write_checkpoint(3, {}, first=1, small=small_files)
+    assert seen == [1, 2]
+    assert sorted(str(path.relative_to(data)) for path in data.rglob("*.arrow")) == sorted([small[0], *large])
+    for path in (*small, *large):
+        assert DataFile(data / path).batch(0).num_rows in (3, 1000)
+    forget_checked()
+    packed = directory.path("packs", os.listdir(directory.path("packs"))[0])
+    content = bytearray(packed.read_bytes())
+    content[content.find(original) + len(original) // 2] ^= 1
+    packed.write_bytes(content)
+    with pytest.raises(StateCorrupt, match="s-"):
+        DataFile(data / small[1]).batch(0)
+
+
+@pytest.mark.parametrize("kept", [None, 300])
+def test_the_number_of_packs_is_bounded(directory: Directory, kept: int | None) -> None:
+    journal = Journal(directory)
+    most = 0
+    for batch in range(2000):
+        journal._directory.create_json(
+            manifest(batch).to_json() | {"entry": {"entries": 0, "digest": ""}}, "commits", number_name(batch, ".json")
+        )
+        if batch % 4 == 3:
+            first = 0 if kept is None else max(0, batch - kept)
+            journal.write_checkpoint(batch + 1, {}, first=first)
+            most = max(most, len(os.listdir(directory.path("packs"))))
+    assert most <= 40
+    first = 0 if kept is None else 2000 - kept
+    assert [journal.read_manifest(batch).batch for batch in range(first, 2000, 97)] == list(range(first, 2000, 97))
 
 
 def test_a_manifest_that_cannot_be_read_is_corrupt(directory: Directory) -> None:
+    journal = Journal(directory)
+    for batch in range(2):
+        journal.write_manifest(manifest(batch))
     directory.path("commits", number_name(0, ".json")).write_text('{"batch": 0')
     with pytest.raises(StateCorrupt, match=r"000000000000\.json"):
-        list(Journal(directory).manifests())
+        history(directory)

@@ -49,8 +49,9 @@ def assert_same(one: Cells, other: Cells) -> None:
 @pytest.mark.parametrize("type_", TYPES, ids=DataType.ddl)
 def test_cells_of_every_type_come_back(tmp_path: Path, type_: DataType) -> None:
     cells = cells_of(type_)
-    path = tmp_path / "7" / "x.arrow"
-    assert write_slices(path, [cells], epoch=7, words=1) == path.stat().st_size
+    file = write_slices(tmp_path, "7/x.arrow", [cells], epoch=7, words=1)
+    path = tmp_path / file.path
+    assert file.bytes == path.stat().st_size
     ((found, epoch),) = read_slices(path, (0,))
     assert epoch == 7
     assert_same(found, cells)
@@ -59,8 +60,7 @@ def test_cells_of_every_type_come_back(tmp_path: Path, type_: DataType) -> None:
 def test_parts_come_back_by_number_and_empty_ones_too(tmp_path: Path) -> None:
     cells = cells_of(BIGINT, slots=130)
     parts = split_groups(cells, np.arange(cells.group_count) % 2 * 2, 4)
-    path = tmp_path / "x.arrow"
-    write_slices(path, parts, epoch=0, words=3)
+    path = tmp_path / write_slices(tmp_path, "x.arrow", parts, epoch=0, words=3).path
     for number in (3, 0, 1, 2):
         ((found, _),) = read_slices(path, (number,))
         assert_same(found, parts[number])
@@ -71,8 +71,8 @@ def test_cells_without_groups_come_back(tmp_path: Path) -> None:
     batch = RowBatch(np.ones((2, 1), np.uint64), np.array([-5, 5]), (), {})
     cells = collect(batch, families_of({0: (5, 5)}, apart=False), ())
     assert cells is not None
-    write_slices(tmp_path / "x", [cells], epoch=0, words=1)
-    ((found, _),) = read_slices(tmp_path / "x", (0,))
+    file = write_slices(tmp_path, "x.arrow", [cells], epoch=0, words=1)
+    ((found, _),) = read_slices(tmp_path / file.path, (0,))
     assert_same(found, cells)
     assert (found.groups, found.group_count) == ((), 1)
 
@@ -89,8 +89,9 @@ def test_rows_of_sessions_are_read_by_query(tmp_path: Path) -> None:
     names = ("slot", "p0", "r0", "p1", "r1", "first", "last")
     pairs = [(0, 1, 2, 3, 4, -5, 6), (9, 0, 0, 0, 0, 2**60, 2**60), (0, 7, 7, 7, 7, 7, 7)]
     columns = {name: np.array([pair[at] for pair in pairs], np.int64) for at, name in enumerate(names)}
-    path = tmp_path / "5" / "s.arrow"
-    assert write_session_rows(path, columns) == path.stat().st_size
+    file = write_session_rows(tmp_path, "5/s.arrow", columns)
+    path = tmp_path / file.path
+    assert file.bytes == path.stat().st_size
     found = read_session_rows(path, 0)
     assert list(zip(*(found[name] for name in names), strict=True)) == [pairs[0], pairs[2]]
     assert len(read_session_rows(path, 1)["slot"]) == 0

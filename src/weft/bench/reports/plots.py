@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _STYLES: Mapping[str, tuple[str, str]] = {
     "weft": ("#0072B2", "o"),
     "weft-delivered": ("#56B4E9", "p"),
+    "weft-other": ("#999999", "d"),
     "spark": ("#D55E00", "s"),
     "spark-shared": ("#E69F00", "D"),
     "flink": ("#CC79A7", "^"),

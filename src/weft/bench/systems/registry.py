@@ -38,6 +38,15 @@ def _ours(name: str, module: str, dialect: Dialect, *, shares: bool, **settings:
     return lambda options: program
 
 
+def _other(options: Options) -> Program:
+    """Another checkout of weft, to compare two versions in turns; $WEFT_OTHER names the folder that holds it."""
+    root = Path(os.environ.get("WEFT_OTHER", ""))
+    if not (root / "src" / "weft" / "__init__.py").is_file():
+        raise Impossible("set WEFT_OTHER to the root of another checkout of weft")
+    command = (sys.executable, "-m", "weft.bench.systems.weft")
+    return Program("weft-other", Dialect.WEFT, command, {"PYTHONPATH": str(root / "src")}, {}, shares=True)
+
+
 def _flink(name: str, mode: str, options: Options) -> Program:
     try:
         home = flink.prepare(tell=_tell)
@@ -78,6 +87,7 @@ def run_limit(name: Limit, workload: Workload, queries: int) -> Cell:
 CONTENDERS: Mapping[str, Contender] = {
     "weft": _ours("weft", "weft", Dialect.WEFT, shares=True),
     "weft-delivered": _ours("weft-delivered", "weft", Dialect.WEFT, shares=True, deliver="all"),
+    "weft-other": _other,
     "spark": _ours("spark", "spark", Dialect.SPARK, shares=False, mode="each"),
     "spark-shared": _ours("spark-shared", "spark", Dialect.SPARK, shares=True, mode=SHARED_BY_HAND),
     "flink": partial(_flink, "flink", "set"),

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 import pyarrow as pa
 
 from weft.bench.drive.messages import Answer, Delivered, Figures, Gone, Live, Order, Pulled, QueryOrder
-from weft.bench.systems.inside_spark import PassedFiles, bytes_shuffled, ordered_session, schema_of
+from weft.bench.systems.inside_spark import bytes_shuffled, ordered_session, schema_of
 from weft.bench.systems.speak import Line, describe, newest_counts, serve, standard_line
 from weft.engine import Engine, Query
 from weft.engine.streams import files
@@ -29,6 +29,8 @@ READER = "weft"
 _PATIENCE = 1.0
 """Seconds without a batch after which it is asked whether the engine still runs."""
 _LAST_WORDS = 10.0
+_PHASES = ("compile", "run")
+_LONGEST_RUN = 86_400.0
 _KEPT = "20 seconds"
 """Rows are read out at once; what is older is freed, as in an engine that runs for long."""
 
@@ -42,7 +44,8 @@ class WeftSystem:
     def __init__(self, engine: Engine, order: Order, line: Line) -> None:
         self._engine, self._line = engine, line
         self._all = order.settings.get("deliver") == "all"
-        self._passed = PassedFiles(_path(order) / "spark", order.streams, before={})
+        self._files = {stream.name: 0 for stream in order.streams}
+        """Files of each stream that were read."""
         self._queries: dict[str, tuple[Query, QueryOrder]] = {}
         self._rows = self._handed = 0
         self._ended = threading.Event()
@@ -120,16 +123,23 @@ class WeftSystem:
 
     def _follow(self) -> None:
         for batch in self._committed():
-            at = time.time()
-            passed = self._passed.after(batch)
-            self._line.say(Pulled(READER, passed.files, passed.began, at))
-            self._handed += sum(bucket.bytes for bucket in self._manifest(batch).buckets)
+            at, manifest = time.time(), self._manifest(batch)
+            for name, names in manifest.files:
+                self._files[name] += len(names)
+            seconds = next(
+                (sum(s.seconds[phase] for phase in _PHASES) for s in self._engine.summaries if s.batch == batch), 0.0
+            )
+            self._line.say(Pulled(READER, dict(self._files), manifest.at - seconds, at))
+            self._handed += sum(bucket.bytes for bucket in manifest.buckets)
 
     def _deliver(self) -> None:
-        for batch in self._committed():
-            for handle, query in list(self._queries.values()):
-                if query.observed or self._all:
-                    self._read_out(handle, query, batch)
+        # What is not read out yet is kept, as it would be for a sink: a reader that is behind is slow, not broken.
+        with self._engine.core.leases.take(0, seconds=_LONGEST_RUN) as lease:
+            for batch in self._committed():
+                lease.move(batch)
+                for handle, query in list(self._queries.values()):
+                    if query.observed or self._all:
+                        self._read_out(handle, query, batch)
 
     def _read_out(self, handle: Query, query: QueryOrder, batch: int) -> None:
         tables = list(handle.tables(batch, batch + 1))
@@ -182,7 +192,12 @@ def weft_system(order: Order, line: Line) -> Iterator[WeftSystem]:
             for stream in order.streams:
                 Path(stream.folder).mkdir(parents=True, exist_ok=True)
                 source = files(stream.folder, schema=schema_of(stream))
-                engine.stream(stream.name, source, time=stream.time, lateness=timedelta(seconds=order.lateness))
+                lateness = timedelta(seconds=order.lateness)
+                # The event time of a workload is its own, whatever the clock says.
+                engine.stream(stream.name, source, time=stream.time, lateness=lateness, max_ahead=None)
+                # A stream that no query reads waits, and the driver counts what is read from the beginning on.
+                sql = f"SELECT {stream.time} FROM {stream.name} WHERE {stream.time} IS NULL"
+                engine.create(sql, name=f"reads-{stream.name}")
             engine.start(f"{round(order.interval * 1000)} milliseconds")
             system = WeftSystem(engine, order, line)
             system.start()

@@ -72,7 +72,7 @@ export const api = {
   status: (signal) => get("v1/status", signal),
   plan: (signal) => get("v1/plan", signal),
   streams: async (signal) => (await get("v1/streams", signal)).streams,
-  queries: async (state, signal) => (await get(`v1/queries?state=${state}`, signal)).queries,
+  queries: async (state, signal) => (await get(`v1/queries?state=${state}&latest=true`, signal)).queries,
   query: (name, signal) => get(queryPath(name), signal),
   explain: (name, signal) => get(queryPath(name, "/explain"), signal),
   validate: (sql, signal) => post("v1/validate", { sql }, signal),

@@ -25,10 +25,15 @@ const ROUTES = [
 ];
 
 const ENGINE = {
-  failed: (error) => [
+  failing: (error) => [
     "bad",
-    `The engine has failed: ${error || "its log says why"}. It is tried again; committed results stay readable.`,
+    `The engine fails: ${error || "its log says why"}. It is tried again; committed results stay readable.`,
   ],
+  stuck: (error) => [
+    "bad",
+    `The engine is stuck: ${error || "its log says why"}. No batch is committed; committed results stay readable.`,
+  ],
+  failed: (error) => ["bad", `The engine has failed: ${error || "its log says why"}. Committed results stay readable.`],
   starting: () => ["info", "The engine is starting. Queries can be created once it runs."],
   stopping: () => ["info", "The engine is stopping. This page goes on when the service is back."],
 };

@@ -15,13 +15,26 @@ from weft.bench.workloads.joins import sc1
 from weft.bench.workloads.model import Dialect
 from weft.bench.workloads.rules import rules
 
-NAMES = ["weft", "weft-delivered", "spark", "spark-shared", "flink", "flink-jobs", "duckdb", "duckdb-shared", "polars"]
+NAMES = [
+    "weft",
+    "weft-delivered",
+    "weft-other",
+    "spark",
+    "spark-shared",
+    "flink",
+    "flink-jobs",
+    "duckdb",
+    "duckdb-shared",
+    "polars",
+]
 
 
 def test_every_system_has_its_name() -> None:
     assert list(CONTENDERS) == NAMES
     assert [name for name in NAMES if not streams(name)] == ["duckdb", "duckdb-shared", "polars"]
-    with pytest.raises(ValueError, match='no system is named "storm"; there are weft, weft-delivered, spark'):
+    with pytest.raises(
+        ValueError, match='no system is named "storm"; there are weft, weft-delivered, weft-other, spark'
+    ):
         streams("storm")
 
 

@@ -103,12 +103,14 @@ class QueryPage {
   }
 
   /** What is wrong with it; drawn only when that changes. */
-  #troubles({ error, sink_error, notices = [] }) {
-    const told = JSON.stringify([error, sink_error, notices]);
+  #troubles({ error, sink_state, sink_error, notices = [] }) {
+    const told = JSON.stringify([error, sink_state, sink_error, notices]);
     if (told === this.#told) return;
     this.#told = told;
     const guard = "Other queries go on. Guard the expression (NULLIF, CASE, TRY_CAST) in a copy and create that.";
-    const wait = "They stay readable here, and are delivered once the cause is removed.";
+    const resume = `It waits until somebody resumes it: weft query resume-sink ${this.name}. What is gone is noted as a gap.`;
+    const again = "They stay readable here, and are delivered once the cause is removed.";
+    const wait = sink_state === "failed" ? resume : again;
     fill(
       this.trouble,
       error && problem({ message: "the query has failed", detail: error, hint: guard }),

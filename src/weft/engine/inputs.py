@@ -1,0 +1,273 @@
+"""What there is to read: new files, micro-batches of DataFrames that wait, and sources that cannot be read now."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+
+from weft.engine.core import Core
+from weft.errors import DetachedStream, SourceUnavailable, StateCorrupt, WeftError
+from weft.plan.stream import FileSource, Stream
+from weft.runtime.frames import AVAILABLE_NOW, ONE_BATCH, Arrival, Frames
+from weft.runtime.listing import FileRef, Listing
+from weft.runtime.task import BatchInputs
+
+_log = logging.getLogger("weft")
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+"""Seconds before a source that failed is tried again: at first, and after many failures in a row."""
+_COMPARE_EVERY = 600.0
+"""Seconds between two looks for files that are gone."""
+_POLL = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a batch can read, by stream."""
+
+    files: Mapping[str, tuple[FileRef, ...]]
+    arrivals: Mapping[str, Arrival]
+    failing: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.arrivals)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams it has something of."""
+        return frozenset((*self.files, *self.arrivals))
+
+    def without(self, streams: Set[str]) -> Offer:
+        """The same without some streams."""
+        return replace(
+            self,
+            files={name: files for name, files in self.files.items() if name not in streams},
+            arrivals={name: each for name, each in self.arrivals.items() if name not in streams},
+            failing=self.failing | streams,
+        )
+
+    def to_inputs(self) -> BatchInputs:
+        """As the tasks of a batch need it."""
+        return BatchInputs(
+            files=tuple((name, tuple((f.name, f.bytes) for f in files)) for name, files in self.files.items()),
+            offsets={name: arrival.number for name, arrival in self.arrivals.items()},
+            failing=self.failing,
+        )
+
+
+@dataclass(slots=True)
+class _Fault:
+    """A source that cannot be read now."""
+
+    error: WeftError
+    failures: int
+    retry_at: float
+
+
+@dataclass(slots=True)
+class Inputs:
+    """The inputs of an engine. One thread at a time asks what there is; anybody may ask what has failed."""
+
+    core: Core
+    frames: Frames
+    arrived: threading.Event
+    """Set when a micro-batch of a DataFrame arrives."""
+    _listings: dict[str, Listing] = field(default_factory=dict)
+    _faults: dict[str, _Fault] = field(default_factory=dict)
+    _compared: dict[str, float] = field(default_factory=dict)
+    _trigger: str = ""
+    _finished: set[str] = field(default_factory=set)
+    """DataFrame streams that have given all that was there."""
+    _frozen: bool = False
+    lost: dict[str, WeftError] = field(default_factory=dict)
+    """Streams whose source cannot be had again in this process, and why: they are not read."""
+
+    # ---- beginning and end
+
+    def start(self, trigger: str) -> None:
+        """Begin to read the streams that live queries need. Raises DetachedStream if a DataFrame is missing."""
+        self._trigger, self._finished, self._frozen = trigger, set(), False
+        self._faults.clear()
+        for listing in self._listings.values():
+            listing.look_again()
+        for stream in self.core.needed_streams().values():
+            if not isinstance(stream.source, FileSource) and stream.name not in self.lost:
+                self._attached(stream)
+        self.look()
+        self._frozen = trigger == AVAILABLE_NOW
+
+    def stop(self) -> None:
+        """Read nothing any more."""
+        self.frames.stop_all()
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all that was there at the beginning ("available-now") has been offered."""
+        return self._frozen and not self.frames.reading and not self.frames.arrivals()
+
+    def forget(self, stream: str) -> None:
+        """A stream was dropped."""
+        self.frames.forget(stream)
+        self._listings.pop(stream, None)
+        self._faults.pop(stream, None)
+        self.lost.pop(stream, None)
+
+    # ---- what there is
+
+    def look(self) -> Offer:
+        """What a batch could read now."""
+        needed = self.core.needed_streams()
+        self._take_failures()
+        files: dict[str, tuple[FileRef, ...]] = {}
+        for name, stream in needed.items():
+            if self._is_held_off(name):
+                continue
+            if isinstance(stream.source, FileSource):
+                if found := self._new_files(stream, stream.source):
+                    files[name] = found
+            else:
+                self._read_frame(stream)
+        for name in [name for name in self.frames.reading if name not in needed]:
+            self.frames.stop(name)
+        return Offer(files, self._new_arrivals(), frozenset((*self._faults, *self.lost)))
+
+    def gather(self, seconds: float) -> None:
+        """Give the other DataFrames that are just reading a moment to arrive, so that rows which belong together come
+        in one batch."""
+        deadline = time.monotonic() + seconds
+        while self.frames.arrivals() and self._is_unsettled() and time.monotonic() < deadline:
+            time.sleep(_POLL)
+
+    def settle(self) -> None:
+        """Wait until every DataFrame has given a micro-batch or has none to give: for a batch of all that is there."""
+        while self._is_unsettled():
+            time.sleep(_POLL)
+        self._take_failures()
+
+    def _is_unsettled(self) -> bool:
+        arrived = self.frames.arrivals()
+        return any(not reader.is_quiet for name, reader in self.frames.reading.items() if name not in arrived)
+
+    def done(self, offer: Offer) -> None:
+        """A batch with these inputs is committed."""
+        for name, files in offer.files.items():
+            if name in self._listings:
+                self._listings[name].forget(each.name for each in files)
+        for arrival in offer.arrivals.values():
+            self.frames.release(arrival)
+        for name in offer.streams:
+            self._faults.pop(name, None)
+
+    def refuse(self, stream: str, error: WeftError) -> None:
+        """A source cannot be read now: it is tried again after a pause, and only its own queries wait."""
+        before = self._faults.get(stream)
+        failures = 1 if before is None else before.failures + 1
+        pause = min(_FIRST_PAUSE * 2 ** (failures - 1), _LONGEST_PAUSE)
+        self._faults[stream] = _Fault(error, failures, time.monotonic() + pause)
+        reason = error.detail or error.message
+        _log.warning(
+            "source failed: %s", reason, extra={"stream": stream, "failures": failures, "retry_seconds": pause}
+        )
+        if (arrival := self.frames.arrivals().get(stream)) is not None:
+            self.frames.release(arrival, error)
+        self.frames.stop(stream)
+        if stream in self._listings:
+            self._listings[stream].look_again()
+
+    def faults(self) -> dict[str, WeftError]:
+        """Why streams cannot be read now."""
+        return {name: fault.error for name, fault in list(self._faults.items())} | dict(self.lost)
+
+    # ---- files
+
+    def _new_files(self, stream: Stream, source: FileSource) -> tuple[FileRef, ...]:
+        listing = self._listings.get(stream.name)
+        if listing is None:
+            listing = self._listings[stream.name] = Listing(source.path)
+        try:
+            if not self._frozen and listing.look(lambda name: self.core.files.is_read(stream.name, name)):
+                self._compare(stream.name, listing)
+        except OSError as error:
+            self.refuse(stream.name, _unreadable(stream, error))
+            return ()
+        return listing.next_files(most_files=source.max_files_per_batch)
+
+    def _compare(self, stream: str, listing: Listing) -> None:
+        """Forget files that were removed, from time to time."""
+        now = time.time()
+        if now - self._compared.get(stream, 0.0) > _COMPARE_EVERY:
+            self._compared[stream] = now
+            with self.core.lock:
+                self.core.files.compare(stream, listing.present, now)
+
+    # ---- DataFrames
+
+    def _attached(self, stream: Stream) -> None:
+        if stream.name not in self.frames.attached:
+            raise DetachedStream(
+                f'stream "{stream.name}" reads a DataFrame that is not attached',
+                hint=f'Call engine.stream("{stream.name}", <the DataFrame>, time="{stream.time}") before start.',
+            )
+
+    def _read_frame(self, stream: Stream) -> None:
+        if not self._trigger or stream.name in self._finished or stream.name in self.frames.reading:
+            return
+        try:
+            self._attached(stream)
+            self.frames.start(stream.name, self._trigger)
+        except WeftError as error:
+            self.refuse(stream.name, error)
+        except Exception as error:
+            self.refuse(stream.name, _unreadable(stream, error))
+        if self._trigger in (AVAILABLE_NOW, ONE_BATCH):
+            self._finished.add(stream.name)
+
+    def _new_arrivals(self) -> dict[str, Arrival]:
+        """Micro-batches whose rows are not committed; one that Spark repeats after a crash is let go."""
+        found = {}
+        for name, arrival in self.frames.arrivals().items():
+            last = self.core.offsets.get(name)
+            if last is not None and arrival.number <= last:
+                self.frames.release(arrival)
+            elif arrival.number > (-1 if last is None else last) + 1:
+                self.refuse(name, _apart(name, arrival.number, last))
+            elif not self._is_held_off(name):
+                found[name] = arrival
+        return found
+
+    def _take_failures(self) -> None:
+        for name, reason in self.frames.failures().items():
+            if name not in self._faults or self._faults[name].retry_at <= time.monotonic():
+                self.refuse(name, _failed(name, reason))
+
+    def _is_held_off(self, stream: str) -> bool:
+        if stream in self.lost:
+            return True
+        fault = self._faults.get(stream)
+        return fault is not None and fault.retry_at > time.monotonic()
+
+
+def _unreadable(stream: Stream, error: Exception) -> SourceUnavailable:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0][:500]
+    where = f'directory "{stream.source.path}"' if isinstance(stream.source, FileSource) else "DataFrame"
+    return SourceUnavailable(
+        f'the {where} of stream "{stream.name}" cannot be read',
+        detail=reason,
+        hint="It is tried again; repair it, or drop the stream.",
+    )
+
+
+def _failed(stream: str, reason: str) -> SourceUnavailable:
+    return SourceUnavailable(
+        f'the source of stream "{stream}" has failed', detail=reason, hint="It is tried again; repair it meanwhile."
+    )
+
+
+def _apart(stream: str, number: int, last: int | None) -> StateCorrupt:
+    return StateCorrupt(
+        f'Spark is at micro-batch {number} of stream "{stream}" but the state directory has it up to {last}',
+        detail="The checkpoint of the stream's DataFrame and weft's own files do not belong together.",
+        hint="Restore both from the same copy.",
+    )

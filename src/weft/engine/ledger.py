@@ -1,0 +1,217 @@
+"""What an engine knows: read back from its state directory, and changed only by folding in changes and manifests.
+
+There are three locks, always taken in this order. `_changing` is held by whoever changes the state, through planning
+and flushing. `_planning_lock` is held while a plan is made. `lock` guards what is in memory: it is held for moments
+only, never while something is solved, compiled, written or called that is not the engine's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from uuid import uuid4
+
+from weft.engine.idle import Clocks
+from weft.engine.inventory import Inventory
+from weft.engine.leases import Leases, first_result
+from weft.engine.planning import Planned, Planning, to_rebuild
+from weft.engine.registry import load_streams
+from weft.engine.reports import RATE_BATCHES, note_times
+from weft.engine.roster import Roster
+from weft.engine.set_back import newest_after
+from weft.optimize.multiway import Planner, plan_probes
+from weft.plan.changelog import Change, Failure
+from weft.plan.shared import SharedPlan
+from weft.plan.stream import Stream
+from weft.runtime.task import BatchInputs, BatchTask, Program
+from weft.runtime.watermark import advance
+from weft.state.directory import Directory, missing
+from weft.state.ended import EndedQueries
+from weft.state.journal import Journal, Manifest
+from weft.state.seen_files import SeenFiles
+
+_log = logging.getLogger("weft")
+
+
+class Ledger:
+    """Streams, queries, files and plans of an engine, as of the last change and the last batch."""
+
+    def __init__(self, directory: Directory, *, planner: Planner = plan_probes) -> None:
+        self.directory = directory
+        self.lock = threading.RLock()
+        self.committed = threading.Condition(self.lock)
+        """Notified after every commit, and when a batch is given up."""
+        self._changing = threading.RLock()
+        self._planning_lock = threading.RLock()
+        self.streams: dict[str, Stream] = load_streams(directory)
+        self.roster = Roster(self.streams, EndedQueries(directory))
+        self._journal = Journal(directory)
+        self.inventory, self.leases = Inventory(directory, self._journal), Leases()
+        self.files = SeenFiles(directory)
+        self.offsets: dict[str, int] = {}
+        """The last micro-batch of each DataFrame stream whose rows are committed."""
+        self.max_times: dict[str, int] = {}
+        self.next_batch = 0
+        self._summed_up = 0
+        """The first batch that is not in the last checkpoint."""
+        self.running: int | None = None
+        self._task: BatchTask | None = None
+        self._has_garbage = False
+        self.clocks = Clocks()
+        self.planning = Planning(planner)
+        self._recover()
+
+    # ---- what there is
+
+    def watermarks(self) -> dict[str, int]:
+        """Watermark per stream that has seen data, in microseconds."""
+        with self.lock:
+            return advance(self.streams, {}, self.max_times)
+
+    def readers_of(self, stream: str) -> list[str]:
+        """Names of the live and pending queries that read a stream."""
+        with self.lock:
+            return self.roster.readers_of(stream)
+
+    def needed_streams(self) -> dict[str, Stream]:
+        """The streams that live queries read; the others wait where they are."""
+        with self.lock:
+            names = {relation.stream for live in self.roster.live.values() for relation in live.query.relations}
+            return {name: self.streams[name] for name in sorted(names) if name in self.streams}
+
+    def waiting_drops(self, seconds: float) -> bool:
+        """Whether a request to drop a query has waited longer than so many seconds."""
+        with self.lock:
+            oldest = time.monotonic() - seconds
+            return any(request.dropped and request.asked < oldest for request in self.roster.pending)
+
+    @property
+    def plan(self) -> SharedPlan:
+        """The shared plan in effect."""
+        return self.planned().plan
+
+    @property
+    def program(self) -> Program:
+        """The plan in effect, compiled."""
+        return self.planned().program
+
+    def planned(self) -> Planned:
+        """The plan in effect. It is made when it is asked for after something has changed, outside of `lock`: whoever
+        holds that must not ask."""
+        assert not self.lock._is_owned(), "whoever holds the lock must not wait for a plan"  # type: ignore[attr-defined]
+        with self._planning_lock:
+            while True:
+                with self.lock:
+                    if (known := self.planning.current) is not None:
+                        return known
+                    version = self.planning.version
+                    live, streams = list(self.roster.live.values()), dict(self.streams)
+                    results = self.inventory.results[-RATE_BATCHES:]
+                made = self.planning.make(live, streams, results)
+                with self.lock:
+                    if self.planning.version == version:
+                        return self.planning.adopt(made)
+
+    def _make_task(self, batch: int, partitions: int, plan: SharedPlan, inputs: BatchInputs) -> BatchTask:
+        return BatchTask(
+            data=str(self.directory.path("data")),
+            batch=batch,
+            attempt=uuid4().hex[:8],
+            partitions=partitions,
+            watermarks=self.watermarks(),
+            buckets=tuple(self.inventory.buckets.values()),
+            masks=dict(self.inventory.masks),
+            merges=self.inventory.merges(self.roster.live, self.streams),
+            rebuild=to_rebuild(plan, self.inventory.complete, batch),
+            quarantine=str(self.directory.path("quarantine")),
+            closed=dict(self.inventory.closed),
+            idle=self.clocks.idle(self.streams) - inputs.failing,
+            ahead=self.clocks.ahead_limits(self.streams),
+            inputs=inputs,
+        )
+
+    # ---- folding
+
+    def _fold_change(self, change: Change) -> None:
+        self.inventory.forget_meaning(self.roster.fold(change, self.max_times))
+        self.inventory.reopen(stream for stream, _ in change.watermarks)
+        self.max_times |= newest_after(change, self.streams)
+        self.planning.changed(change.batch)
+        self._has_garbage = self._has_garbage or bool(change.dropped)
+
+    def _fold_manifest(self, manifest: Manifest) -> None:
+        self.next_batch = manifest.batch + 1
+        note_times(manifest, self.max_times)
+        for name, files in manifest.files:
+            self.files.add(name, files)
+        self.offsets |= dict(manifest.offsets)
+        self.inventory.fold(manifest, self.roster.slots)
+        for query, error in manifest.failed:
+            self.inventory.forget_meaning(self.roster.end(query, manifest.batch, error))
+            self.planning.forget()
+
+    def _collect(self) -> None:
+        stored = self.plan.probes.stored
+        self._has_garbage = False
+        with self.lock:
+            self.inventory.collect(self.roster.live, self.streams, self.max_times, stored=stored)
+
+    # ---- recovery
+
+    def checkpoint(self) -> None:
+        """Sum up the state so that a restart need not read all of history."""
+        with self._changing:
+            first = first_result(self)
+            self.roster.records.settle(self.lock, first)
+            with self.lock:
+                value = self.roster.to_json() | self.inventory.to_json()
+                value |= {"max_times": dict(self.max_times), "offsets": dict(self.offsets)}
+                value |= {"streams": sorted(self.streams)}
+            value["files"] = self.files.save()
+            self._journal.write_checkpoint(self.next_batch, value, first=first, small=self.inventory.small_files)
+            self._summed_up = self.next_batch
+            self.files.remove_old()
+
+    def _recover(self) -> None:
+        last, saved = self._journal.read_checkpoint()
+        if saved is not None:
+            self._check_declared(saved["streams"])
+            self.roster.load(saved)
+            self.inventory.load(saved)
+            self.inventory.begin(saved["first_result"], last + 1)
+            self.inventory.trim(self._journal.trimmed)
+            self.max_times = saved["max_times"]
+            self.offsets = saved["offsets"]
+            self.files.load(saved["files"])
+            self.next_batch = self._summed_up = last + 1
+        for entry in self._journal.history(after=last):
+            if isinstance(entry, Change):
+                self._check_declared(entry.declared)
+                self._fold_change(entry)
+            else:
+                self._fold_manifest(entry)
+        self._end_refused()
+        # From here on it is certain that nothing of the journal is missing: what it does not name, nobody needs.
+        self.inventory.trim(self._journal.trimmed)
+        self._collect()
+        for manifest in self.inventory.results_of(last + 1):
+            self.inventory.folder.remove_unnamed(manifest)
+        self.inventory.folder.remove_uncommitted(self.next_batch)
+
+    def _end_refused(self) -> None:
+        """Queries that this release does not take have failed, durably: what they had stored is not kept for them."""
+        failed = tuple(Failure(query, self.next_batch, why) for query, (_, why) in self.roster.refused.items())
+        if failed:
+            change = Change(self.next_batch, (), tuple(self.roster.refused), failed)
+            self._journal.write_change(change)
+            self._fold_change(change)
+            for each in failed:
+                _log.error('query "%s" failed: %s', self.roster.name_of(each.query), each.error)
+
+    def _check_declared(self, streams: Sequence[str]) -> None:
+        """Streams that were declared have a file each: a query that reads one must not fail for want of it."""
+        for name in streams:
+            if name not in self.streams:
+                raise missing(f"streams/{name}.json")

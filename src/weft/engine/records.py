@@ -1,0 +1,147 @@
+"""What is known of queries beside their being live: the records of all there were, and their bound forms."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from weft.engine.identity import bind_again
+from weft.plan.changelog import Failure, LiveQuery, QueryId, QueryRecord
+from weft.plan.query import BoundQuery
+from weft.plan.stream import Stream
+from weft.state.ended import EndedQueries, is_id, number_of
+
+_BOUND_LATELY = 128
+"""Ended queries whose bound form is kept, because somebody has just read them."""
+
+
+class Records(Mapping[QueryId, QueryRecord]):
+    """All queries on record: live ones, those that ended lately, and those on disk, which are read when asked for."""
+
+    def __init__(self, live: Mapping[QueryId, LiveQuery], ended: EndedQueries) -> None:
+        self._live, self._disk = live, ended
+        self.lately: dict[QueryId, QueryRecord] = {}
+        """Ended, and not on disk yet."""
+
+    def __getitem__(self, query: QueryId) -> QueryRecord:
+        if query in self._live:
+            return self._live[query].record
+        found = self.lately.get(query) or (self._disk.get(query) if is_id(query) else None)
+        if found is None:
+            raise KeyError(query)
+        return found
+
+    def __iter__(self) -> Iterator[QueryId]:
+        return (record.id for record in self.page("", after=0, limit=len(self)))
+
+    def __len__(self) -> int:
+        only_here = sum(self._disk.get(query) is None for query in (*self._live, *self.lately))
+        return only_here + len(self._disk)  # after a crash some may be both here and there
+
+    def page(
+        self, prefix: str, *, after: int, limit: int, live: bool = True, latest: bool = False
+    ) -> list[QueryRecord]:
+        """Records of queries whose names begin with `prefix` and that are behind number `after`, in their order: the
+        first of them, or the latest."""
+        found = {r.id: r for r in self._disk.page(prefix, after=after, limit=limit, latest=latest)}
+        found |= self.lately
+        found |= {query: each.record for query, each in self._live.items()} if live else {}
+        wanted = (r for r in found.values() if r.name.startswith(prefix) and number_of(r.id) > after)
+        ordered = sorted(wanted, key=lambda record: number_of(record.id))
+        return ordered[-limit:] if latest else ordered[:limit]
+
+    def live_after(self, batch: int) -> list[QueryRecord]:
+        """Records of queries that are live, or were after a batch."""
+        found = {record.id: record for record in self._disk.since(batch)}
+        found |= {query: record for query, record in self.lately.items() if (record.ended or 0) > batch}
+        found |= {query: each.record for query, each in self._live.items()}
+        return sorted(found.values(), key=lambda record: number_of(record.id))
+
+    def latest(self, name: str) -> QueryRecord | None:
+        """The latest query that had a name and has ended."""
+        lately = [record for record in self.lately.values() if record.name == name]
+        return max(lately, key=lambda record: number_of(record.id)) if lately else self._disk.latest(name)
+
+    def failed_lately(self, prefix: str) -> int:
+        """How many queries failed whose names begin with `prefix`, without those on disk."""
+        return sum(bool(record.error) and record.name.startswith(prefix) for record in self.lately.values())
+
+    def end(self, record: QueryRecord, batch: int, error: str) -> None:
+        """A query has ended before `batch`."""
+        self.lately[record.id] = replace(record, ended=batch, error=error)
+
+    def end_earlier(self, failure: Failure) -> None:
+        """A query that had ended could not be read: it ends before that batch."""
+        record = self.get(failure.query)
+        if record is not None and record.ended is not None and failure.batch < record.ended:
+            self.end(record, failure.batch, failure.error)
+
+    def settle(self, lock: AbstractContextManager[Any], kept: int | None = None) -> None:
+        """Write what has ended to disk, and forget there what is of no use: of batches before `kept` no results are.
+
+        The core's `lock` guards what is in memory, and is not held meanwhile.
+        """
+        with lock:
+            waiting = dict(self.lately)
+        if waiting:
+            self._disk.put(list(waiting.values()))
+            if kept is not None:
+                self._disk.forget(before=kept)
+            with lock:
+                for query, record in waiting.items():
+                    if self.lately.get(query) is record:
+                        del self.lately[query]
+
+    def forget(self, queries: Collection[QueryId]) -> None:
+        """Forget ended queries for good."""
+        for query in queries:
+            self.lately.pop(query, None)
+        self._disk.remove(queries)
+
+
+class BoundForms:
+    """Bound forms of queries: of those that are live or wait for it, and of a few others that were read lately."""
+
+    def __init__(self, streams: Mapping[str, Stream]) -> None:
+        self._streams = streams
+        self._here: dict[QueryId, BoundQuery] = {}
+        self._lately: OrderedDict[QueryId, BoundQuery] = OrderedDict()
+
+    def __getitem__(self, query: QueryId) -> BoundQuery | None:
+        return self._here.get(query) or self._lately.get(query)
+
+    def __setitem__(self, query: QueryId, bound: BoundQuery) -> None:
+        self._here[query] = bound
+
+    def __len__(self) -> int:
+        return len(self._here) + len(self._lately)
+
+    def begin(self, record: QueryRecord) -> BoundQuery:
+        """The bound form of a query that becomes live."""
+        bound = self._here.get(record.id) or bind_again(record, self._streams)
+        self._here[record.id] = bound
+        return bound
+
+    def read(self, record: QueryRecord) -> BoundQuery:
+        """The bound form of a query that has ended."""
+        bound = bind_again(record, self._streams)
+        self._remember(record.id, bound)
+        return bound
+
+    def end(self, query: QueryId) -> None:
+        """A query is not live any more, or never will be."""
+        bound = self._here.pop(query, None)
+        if bound is not None:
+            self._remember(query, bound)
+
+    def forget(self) -> None:
+        """Forget the forms of ended queries: what they are bound to has changed."""
+        self._lately.clear()
+
+    def _remember(self, query: QueryId, bound: BoundQuery) -> None:
+        self._lately[query] = bound
+        while len(self._lately) > _BOUND_LATELY:
+            self._lately.popitem(last=False)

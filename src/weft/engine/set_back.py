@@ -1,0 +1,44 @@
+"""Watermarks that an administrator sets back: what may be asked for, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from weft.errors import InvalidSetting, UnknownStream
+from weft.plan.changelog import Change
+from weft.plan.stream import Stream
+from weft.plan.time import held, time_text
+from weft.plan.window import to_micros
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_time(time: str | datetime) -> int:
+    """An event time in microseconds since 1970; one without a zone is meant in UTC. Raises InvalidSetting."""
+    try:
+        found = datetime.fromisoformat(time) if isinstance(time, str) else time
+    except ValueError:
+        raise InvalidSetting(
+            f'"{str(time)[:60]}" is not a time', hint="Write it like 2026-01-31T12:00:00Z, or 2026-01-31 12:00."
+        ) from None
+    aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
+
+
+def check_set_back(stream: str, time: int, streams: Mapping[str, Stream], watermarks: Mapping[str, int]) -> None:
+    """Raise UnknownStream, or InvalidSetting if a stream's watermark would not be set back."""
+    if stream not in streams:
+        raise UnknownStream(f'stream "{stream[:128]}" does not exist', hint=f"Streams are: {', '.join(streams)}.")
+    before = watermarks.get(stream)
+    if before is None or time >= before:
+        now = "it has none" if before is None else f"it is {time_text(before)}"
+        raise InvalidSetting(
+            f'the watermark of stream "{stream}" cannot be set to {time_text(time)}: {now}',
+            hint="A watermark can only be set back; rows move it forward.",
+        )
+
+
+def newest_after(change: Change, streams: Mapping[str, Stream]) -> dict[str, int]:
+    """The newest event time that a stream is said to have had, for the watermarks that a change sets back."""
+    return {name: held(time + to_micros(streams[name].lateness)) for name, time in change.watermarks if name in streams}

@@ -1,0 +1,91 @@
+"""Regular expressions over arrays of text, with Java's results and in linear time (`plan/pattern.py`).
+
+Patterns have been checked when their query was created; those that are not taken there never come here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from weft.kernels.evaluate_values import Datum, RowError
+from weft.plan.pattern import read_pattern, replacement
+
+_LINE_ENDS = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])\z"
+_WHOLE = "weft"
+
+
+def matches(value: Datum, pattern: str) -> Datum:
+    """Whether the pattern is found in the text."""
+    found = read_pattern(pattern)
+    result = _search(value, found.text)
+    if not found.ends:
+        return result
+    # `$` matches at the end and before a line end that ends the text: the latter is the end of the text without it.
+    shorter = pc.replace_substring_regex(value, pattern=_LINE_ENDS, replacement="")
+    return pc.or_(result, _search(shorter, found.text))
+
+
+def extract(value: Datum, pattern: str, group: int) -> Datum:
+    """What a group of the first match holds; empty if there is no match."""
+    found = read_pattern(pattern)
+    name = f"g{group}" if group else _WHOLE
+    groups = _extracted(value, rf"(?P<{_WHOLE}>{found.text})")
+    return pc.if_else(pc.is_null(groups), _empty_where_valid(value), pc.struct_field(groups, _field(groups, name)))
+
+
+def first_match(value: Datum, pattern: str) -> Datum:
+    """The first match, NULL if there is none or if it is empty."""
+    found = extract(value, pattern, 0)
+    return pc.if_else(pc.equal(found, ""), pa.scalar(None, found.type), found)
+
+
+def position(value: Datum, pattern: str) -> Datum:
+    """Where the first match begins, in characters from one; zero if there is none."""
+    before = _extracted(value, rf"\A(?P<{_WHOLE}>(?s:.*?))(?:{read_pattern(pattern).text})")
+    place = pc.add(pc.utf8_length(pc.struct_field(before, _field(before, _WHOLE))), pa.scalar(1, pa.int32()))
+    zero = pc.if_else(pc.is_valid(value), pa.scalar(0, pa.int32()), pa.scalar(None, pa.int32()))
+    return pc.coalesce(place, zero)
+
+
+def replace(value: Datum, pattern: str, by: str) -> Datum:
+    """The text with all matches replaced."""
+    found = read_pattern(pattern)
+    return _run(pc.replace_substring_regex, value, pattern=found.text, replacement=replacement(by, found.groups))
+
+
+def count(value: Datum, pattern: str) -> Datum:
+    """How many matches there are."""
+    return _run(pc.count_substring_regex, value, pattern=read_pattern(pattern).text).cast(pa.int32())
+
+
+def split(value: Datum, pattern: str, limit: int) -> Datum:
+    """The parts between the matches, at most `limit` of them if that is positive."""
+    most = limit - 1 if limit > 0 else -1
+    if most == 0:
+        return pa.ListArray.from_arrays(np.arange(len(value) + 1, dtype=np.int32), value, mask=value.is_null())
+    return _run(pc.split_pattern_regex, value, pattern=read_pattern(pattern).text, max_splits=most)
+
+
+def _search(value: Datum, pattern: str) -> Datum:
+    return _run(pc.match_substring_regex, value, pattern=pattern)
+
+
+def _extracted(value: Datum, pattern: str) -> Datum:
+    return _run(pc.extract_regex, value, pattern=pattern)
+
+
+def _field(groups: Datum, name: str) -> int:
+    return int(groups.type.get_field_index(name))
+
+
+def _empty_where_valid(value: Datum) -> Datum:
+    return pc.if_else(pc.is_valid(value), pa.scalar("", value.type), pa.scalar(None, value.type))
+
+
+def _run(function, value: Datum, **options: object) -> Datum:  # type: ignore[no-untyped-def]
+    try:
+        return function(value, **options)
+    except pa.ArrowInvalid as error:
+        raise RowError("the pattern is too large") from error

@@ -1,0 +1,90 @@
+"""The settings of weft's own Spark sessions: everything that decides what an expression means is fixed here.
+
+Rows must not depend on how a user has set up Spark, and weft's own evaluation (`kernels/`) is written for these.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+_MEANING = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.function.concatBinaryAsString": "false",
+    "spark.sql.function.eltOutputAsString": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.legacy.interval.enabled": "false",
+    "spark.sql.legacy.sizeOfNull": "true",
+    "spark.sql.legacy.literal.pickMinimumPrecision": "true",
+    "spark.sql.legacy.exponentLiteralAsDecimal.enabled": "false",
+    "spark.sql.legacy.allowNegativeScaleOfDecimal": "false",
+    "spark.sql.legacy.charVarcharAsString": "false",
+    "spark.sql.legacy.consecutiveStringLiterals.enabled": "false",
+    "spark.sql.legacy.castComplexTypesToString.enabled": "false",
+    "spark.sql.legacy.followThreeValuedLogicInArrayExists": "true",
+    "spark.sql.legacy.typeCoercion.datetimeToString.enabled": "false",
+    "spark.sql.legacy.javaCharsets": "false",
+    "spark.sql.legacy.codingErrorAction": "false",
+    # A query's text must not read Spark's settings or the environment of Java: '${env:TOKEN}' is a text like others.
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.runSQLOnFiles": "false",
+    # A shared subexpression must not be computed before the guard of one of its uses: it may raise.
+    "spark.sql.subexpressionElimination.enabled": "false",
+    "spark.sql.error.messageFormat": "PRETTY",
+}
+
+_BATCHES = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.files.openCostInBytes": "0",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
+    "spark.sql.execution.interruptOnCancel": "true",
+    # Files and classes of a session's own would give every streaming query, at each start, Python workers of its own
+    # and a process that forks them, which stays until Spark ends. weft adds none.
+    "spark.sql.artifact.isolation.enabled": "false",
+}
+
+PINNED = _MEANING | _BATCHES
+
+# What says where tables, sources and plug-ins are, or how much work goes where. Anything else may change a result.
+_KEPT = tuple(
+    f"spark.sql.{name}"
+    for name in (
+        "avro",
+        "cache",
+        "catalog",
+        "defaultCatalog",
+        "extensions",
+        "files",
+        "hive",
+        "kafka",
+        "leafNodeDefaultParallelism",
+        "orc",
+        "parquet",
+        "queryExecutionListeners",
+        "shuffle",
+        "sources",
+        "streaming",
+        "warehouse",
+    )
+)
+
+
+def pin(spark: SparkSession) -> None:
+    """Give a session of weft's own its settings; those that its context was started with and that may change the
+    meaning of an expression go back to Spark's defaults."""
+    for key in spark.conf.getAll:
+        foreign = key.startswith("spark.sql.") and key not in PINNED and not key.startswith(_KEPT)
+        if foreign and spark.conf.isModifiable(key):
+            spark.conf.unset(key)
+    settings = PINNED | {"spark.sql.files.minPartitionNum": str(spark.sparkContext.defaultParallelism)}
+    for key, value in settings.items():
+        spark.conf.set(key, value)

@@ -1,0 +1,148 @@
+"""How the engine is: what is known without waiting for it, and what follows from what is seen of it.
+
+An engine is ready while its batches are committed or there is nothing to do. After a failure it counts as failing
+until a batch has been committed again; a batch that takes longer than its limit counts as stuck.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from weft.engine import Engine
+from weft.errors import BatchFailed, WeftError
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds before an engine that failed is started again: at first, and after many failures in a row."""
+_CALM = 30.0
+"""Seconds of running without any batch after which a failed engine is taken to have nothing to do."""
+_MOST_DOUBLINGS = 16
+
+
+class State(StrEnum):
+    """How the engine is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    FAILING = "failing"
+    STUCK = "stuck"
+    FAILED = "failed"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the engine was when it was last looked at; times are those of the monotonic clock."""
+
+    state: State
+    error: WeftError | None = None
+    failures: int = 0
+    """In a row, without a commit between them."""
+    next_try: float | None = None
+    batch_began: float | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests find an engine that works."""
+        return self.state is State.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look at an engine shows."""
+
+    committed: int
+    """Batches that were ever committed."""
+    batch: int | None
+    """The one that runs."""
+    running_for: float | None = None
+    """Seconds that it has been running; None where the engine does not say."""
+    idle: bool = False
+    """Whether there is nothing to do for certain."""
+    stuck: bool = False
+    failures: int = 0
+    """That the engine itself has counted in a row."""
+    error: WeftError | None = None
+
+
+def look_at(engine: Engine) -> Seen:
+    """One look; takes no lock."""
+    health, batch = engine.health(), engine.core.running
+    return Seen(
+        committed=engine.core.next_batch,
+        batch=batch,
+        running_for=health.running_for if batch is not None else None,
+        idle=health.state == "idle",
+        stuck=health.state == "stuck",
+        failures=health.failures,
+        error=engine.error if health.failures else None,
+    )
+
+
+class Pulse:
+    """Makes a standing of looks at an engine; one thread looks, any thread may ask for `standing`."""
+
+    def __init__(self, *, batch_limit: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit, self._clock = batch_limit, clock
+        self.standing = Standing(State.STARTING)
+        self._failures = 0
+        self._error: WeftError | None = None
+        self._committed = 0
+        """Batches committed when the engine was last started."""
+        self._batch: int | None = None
+        self._began = 0.0
+        self._calm_since = clock()
+
+    def started(self, committed: int) -> None:
+        """Batches are run from here on; whether they can be committed is to be seen."""
+        self._committed, self._batch, self._calm_since = committed, None, self._clock()
+        state = State.FAILING if self._failures else State.RUNNING
+        self.standing = Standing(state, self._error, self._failures)
+
+    def failed(self, error: WeftError) -> float:
+        """The engine has failed; the seconds to wait before it is started again."""
+        self._failures, self._error = self._failures + 1, error
+        pause = min(FIRST_PAUSE * 2.0 ** min(self._failures - 1, _MOST_DOUBLINGS), LONGEST_PAUSE)
+        self.standing = Standing(State.FAILING, error, self._failures, next_try=self._clock() + pause)
+        return pause
+
+    def ended(self, error: WeftError) -> None:
+        """There is no engine to look at any more."""
+        self.standing = Standing(State.FAILED, error, self._failures)
+
+    def seen(self, seen: Seen) -> Standing:
+        """Take in a look at an engine that is running."""
+        now = self._clock()
+        began = self._batch_began(seen, now)
+        if seen.committed > self._committed or self._is_idle(seen, now):
+            self._failures, self._error = 0, None
+        failures, error = max(self._failures, seen.failures), self._error or seen.error
+        state = State.FAILING if failures else State.RUNNING
+        if seen.stuck or (began is not None and now - began > self._limit):
+            state, error = State.STUCK, self._too_long(seen.batch)
+        self.standing = Standing(state, error if state is not State.RUNNING else None, failures, batch_began=began)
+        return self.standing
+
+    def _batch_began(self, seen: Seen, now: float) -> float | None:
+        if seen.batch is None:
+            self._batch = None
+            return None
+        if seen.running_for is not None:
+            return now - seen.running_for
+        if seen.batch != self._batch:
+            self._batch, self._began = seen.batch, now
+        return self._began
+
+    def _is_idle(self, seen: Seen, now: float) -> bool:
+        if seen.batch is not None or seen.failures:
+            self._calm_since = now
+        return seen.idle or now - self._calm_since > _CALM
+
+    def _too_long(self, batch: int | None) -> WeftError:
+        return BatchFailed(
+            f"batch {batch} has been running for more than {self._limit:g} seconds",
+            detail="Nothing of it is committed, and no other batch runs before it has ended.",
+            hint="engine.batch_limit says how long a batch may take.",
+        )

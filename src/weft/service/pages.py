@@ -1,0 +1,43 @@
+"""A page of a query's rows: read piece by piece until it is full, large or late."""
+
+from __future__ import annotations
+
+import time
+
+from weft.engine import Query
+from weft.engine.core import Core
+from weft.errors import QueryFailed
+from weft.service.rows import PIECE_ROWS, Cursor, RowReader, batches_with_rows
+
+_PATIENCE = 2.0
+"""Seconds after which a page ends, with the rows it has: rare ones may be many batches apart."""
+_PAGE_BYTES = 16 << 20
+"""Bytes after which a page ends."""
+
+
+def read_page(
+    core: Core, reader: RowReader, query: Query, after: Cursor, *, limit: int
+) -> tuple[list[str], Cursor, bool]:
+    """At most `limit` rows from a cursor on, the cursor behind them, and whether there may be more; fewer rows
+    where they take long, or are large."""
+    rows, deadline, more = list[str](), time.monotonic() + _PATIENCE, True
+    cursor, size = after, 0
+    while more and len(rows) < limit and size < _PAGE_BYTES:
+        ahead = batches_with_rows(core, query, cursor)
+        for batch in ahead.batches:
+            cursor = Cursor(batch, cursor.skip_in(batch))
+            while cursor.batch == batch:
+                try:
+                    found = reader.rows(query, cursor, min(limit - len(rows), PIECE_ROWS))
+                except QueryFailed:
+                    if rows:  # what came before it can be read; the next page says why it ends
+                        return rows, cursor, True
+                    raise
+                rows += found.texts
+                cursor, size = found.behind, size + sum(map(len, found.texts))
+                if len(rows) >= limit or size >= _PAGE_BYTES or time.monotonic() > deadline:
+                    return rows, cursor, ahead.more or cursor.batch <= ahead.batches[-1]
+        cursor, more = max(cursor, Cursor(ahead.following)), ahead.more
+        if time.monotonic() > deadline:
+            break
+    return rows, cursor, more

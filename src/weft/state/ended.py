@@ -1,0 +1,210 @@
+"""Queries that have ended: their records are on disk only, and are found by id, by name, and page by page.
+
+A live query is in the checkpoint. When it has ended, its record goes into `ended.sqlite`, which is brought up to date
+before each checkpoint: whatever ended since is in the changelog, so nothing is lost in between, and what is written
+twice is the same. A record is kept for as long as results of its query are, and those that ended last in any case.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+from weft.errors import DiskFull, StateCorrupt
+from weft.plan.changelog import QueryId, QueryRecord
+from weft.state.directory import Directory
+from weft.state.journal import record_from_json, record_to_json
+
+_FILE = "ended.sqlite"
+KEPT_AT_LEAST = 10_000
+"""Records of the queries that ended last are kept, even if none of their results are."""
+_DIGITS = 18
+_READ_LATELY = 1000
+"""Records that are kept in memory, because somebody has just asked for them."""
+_TABLES = """
+CREATE TABLE IF NOT EXISTS ended (
+    number INTEGER PRIMARY KEY,
+    turn INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    delivered INTEGER NOT NULL DEFAULT 0,
+    record TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_name ON ended (name, number);
+CREATE INDEX IF NOT EXISTS by_turn ON ended (turn);
+CREATE INDEX IF NOT EXISTS only_failed ON ended (name) WHERE failed;
+"""
+_PUT = """
+INSERT INTO ended (number, turn, name, until, failed, delivered, record)
+VALUES (?, (SELECT coalesce(max(turn), 0) + 1 FROM ended), ?, ?, ?, ?, ?)
+ON CONFLICT (number) DO UPDATE SET
+    name = excluded.name, until = excluded.until, failed = excluded.failed, record = excluded.record,
+    delivered = max(delivered, excluded.delivered)
+"""
+
+
+class EndedQueries:
+    """The records in a state directory; may be used from any thread. Each call opens the file and closes it again."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._failed: dict[str, int] = {}
+        """How many failed, by the beginning of their names; emptied by every change."""
+        self._read: OrderedDict[int, QueryRecord] = OrderedDict()
+
+    def put(self, records: Sequence[QueryRecord], *, delivered: bool = False) -> None:
+        """Write records durably, all or none; `delivered` says that a sink has had all rows of them."""
+        if records:
+            with self._lock, self._opened() as file:
+                self._change()
+                rows = [
+                    (number_of(r.id), r.name, r.ended, bool(r.error), delivered, json.dumps(record_to_json(r)))
+                    for r in records
+                ]
+                file.executemany(_PUT, rows)
+
+    def forget(self, before: int) -> None:
+        """Remove records of queries that ended before batch `before`, but for those that ended last."""
+        with self._lock, self._opened() as file:
+            self._change()
+            file.execute(
+                "DELETE FROM ended WHERE turn <= (SELECT max(turn) FROM ended) - ? AND until <= ?",
+                (KEPT_AT_LEAST, before),
+            )
+
+    def remove(self, queries: Collection[QueryId]) -> None:
+        """Remove some records."""
+        with self._lock, self._opened() as file:
+            self._change()
+            file.executemany("DELETE FROM ended WHERE number = ?", [(number_of(query),) for query in queries])
+
+    def get(self, query: QueryId) -> QueryRecord | None:
+        """A record by its id."""
+        number = number_of(query)
+        known = self._read.get(number)
+        return known or self._one("SELECT record FROM ended WHERE number = ?", number)
+
+    def latest(self, name: str) -> QueryRecord | None:
+        """The record of the latest query that had a name."""
+        return self._one("SELECT record FROM ended WHERE name = ? ORDER BY number DESC LIMIT 1", name)
+
+    def was_delivered(self, query: QueryId) -> bool:
+        """Whether a sink has had all rows of it."""
+        return bool(self._rows("SELECT 1 FROM ended WHERE number = ? AND delivered", number_of(query)))
+
+    def page(self, prefix: str, *, after: int, limit: int, latest: bool = False) -> list[QueryRecord]:
+        """Records of queries whose names begin with `prefix` and whose numbers are above `after`: the first of them in
+        their order, or the latest in the opposite order."""
+        where, bounds = _beginning(prefix)
+        order = "DESC" if latest else "ASC"
+        text = f"SELECT record FROM ended WHERE number > ? AND {where} ORDER BY number {order} LIMIT ?"
+        return self._records(text, after, *bounds, limit)
+
+    def since(self, batch: int) -> list[QueryRecord]:
+        """Records of queries that ended after a batch."""
+        return self._records("SELECT record FROM ended WHERE until > ? ORDER BY number", batch)
+
+    def names(self, prefix: str) -> list[str]:
+        """Names that begin with `prefix`."""
+        where, bounds = _beginning(prefix)
+        return [name for (name,) in self._rows(f"SELECT DISTINCT name FROM ended WHERE {where}", *bounds)]
+
+    def failed(self, prefix: str) -> int:
+        """How many queries failed whose names begin with `prefix`."""
+        where, bounds = _beginning(prefix)
+        with self._lock:
+            if prefix not in self._failed:
+                with self._opened(reading=True) as file:
+                    text = f"SELECT count(*) FROM ended WHERE failed AND {where}"
+                    self._failed[prefix] = int(file.execute(text, bounds).fetchone()[0])
+            return self._failed[prefix]
+
+    @property
+    def last_turn(self) -> int:
+        """A number that grows with every record: whoever noted a greater one had records that are not here."""
+        ((found,),) = self._rows("SELECT coalesce(max(turn), 0) FROM ended")
+        return int(found)
+
+    def __len__(self) -> int:
+        ((found,),) = self._rows("SELECT count(*) FROM ended")
+        return int(found)
+
+    def _one(self, text: str, *values: object) -> QueryRecord | None:
+        found = self._records(text, *values)
+        return found[0] if found else None
+
+    def _records(self, text: str, *values: object) -> list[QueryRecord]:
+        with self._lock, self._opened(reading=True) as file:
+            found = [_record(row) for (row,) in file.execute(text, values)]
+            self._read.update((number_of(record.id), record) for record in found[-_READ_LATELY:])
+            while len(self._read) > _READ_LATELY:
+                self._read.popitem(last=False)
+        return found
+
+    def _change(self) -> None:
+        self._failed.clear()
+        self._read.clear()
+
+    def _rows(self, text: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._lock, self._opened(reading=True) as file:
+            return file.execute(text, values).fetchall()
+
+    @contextmanager
+    def _opened(self, *, reading: bool = False) -> Iterator[sqlite3.Connection]:
+        path = self._directory.path(_FILE)
+        # Looking for records must not make a file where nothing has ended yet.
+        place = ":memory:" if reading and not path.exists() else path
+        try:
+            with closing(sqlite3.connect(place)) as file, file:
+                file.execute("PRAGMA synchronous = FULL")
+                if not file.execute("SELECT 1 FROM sqlite_schema WHERE name = 'only_failed'").fetchone():
+                    file.executescript(_TABLES)
+                yield file
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise _damaged(error) from error
+            raise DiskFull(
+                f"no space left while writing {_FILE}", hint="Free some space: it is written again."
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise _damaged(error) from error
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is the id of some query, there or not."""
+    number = text[1:]
+    return text[:1] == "q" and number.isascii() and number.isdigit() and len(number) <= _DIGITS
+
+
+def number_of(query: QueryId) -> int:
+    """The number in a query's id: queries are numbered in the order in which they were created."""
+    return int(query[1:])
+
+
+def _record(text: str) -> QueryRecord:
+    try:
+        return record_from_json(json.loads(text))
+    except (ValueError, TypeError, KeyError) as error:
+        raise _damaged(error) from error
+
+
+def _beginning(prefix: str) -> tuple[str, tuple[str, ...]]:
+    """A condition for names that begin with something, and its values."""
+    if not prefix:
+        return "true", ()
+    return "name >= ? AND name < ?", (prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1))
+
+
+def _damaged(error: Exception) -> StateCorrupt:
+    return StateCorrupt(
+        f'state file "{_FILE}" cannot be read',
+        detail=f"{type(error).__name__}: {error}.",
+        hint="Restore the state directory from a copy, or give a new path.",
+    )

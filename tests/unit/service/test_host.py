@@ -1,0 +1,261 @@
+"""The thread that keeps an engine running: later and later after failures, and not at all without Java."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from tests.unit.engine.sample import stream
+from weft.engine.core import Core
+from weft.engine.engine import Engine
+from weft.engine.running import Health
+from weft.errors import BatchFailed, EngineStopped, InvalidStream, WeftError
+from weft.service import host as module
+from weft.service.added import read_added, write_added
+from weft.service.config import Config, EngineSection, StreamSpec
+from weft.service.health import State
+from weft.service.host import EngineHost, Visitor
+from weft.state.directory import Directory
+
+Step = Callable[[], object]
+
+
+class Script:
+    """Stands where the thread waits for its next look, or for its next try: each time the next step is taken."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = list(steps)
+        self.waits: list[float] = []
+        self._over = False
+
+    def wait(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        if self._steps:
+            self._steps.pop(0)()
+        else:
+            self._over = True
+        return self._over
+
+    def set(self) -> None:
+        self._over = True
+
+    def is_set(self) -> bool:
+        return self._over
+
+
+class Fragile:
+    """An engine that ends as often as a test wants it to."""
+
+    def __init__(self, path: Path) -> None:
+        self.core = Core(Directory.open(path))
+        self.core.add_stream(stream("a"))
+        self.spark = SimpleNamespace(stop=lambda: None)
+        self.summaries = ["of the batches before"]
+        self.error: WeftError | None = None
+        self.alive = False
+        self.starts = 0
+        self.failing = self.lost = self.refusing = False
+        self.dropped: list[str] = []
+
+    @property
+    def running(self) -> bool:
+        if self.lost:
+            raise ConnectionRefusedError("Answer from Java side is empty")
+        return self.alive
+
+    def start(self, trigger: str) -> None:
+        if self.refusing:
+            raise InvalidStream("its source is gone")
+        self.starts += 1
+        self.alive = not self.failing
+        self.error = BatchFailed("batch 0 failed", detail="unmistakable cause") if self.failing else None
+
+    def stop(self) -> None:
+        raise AssertionError("not asked for here")
+
+    def drop_stream(self, name: str, *, cascade: bool) -> None:
+        self.dropped.append(name)
+
+    def health(self) -> Health:
+        return Health("running", 0, 0.0 if self.core.running is None else 5.0, None, ())
+
+
+@pytest.fixture
+def fragile(tmp_path: Path) -> Fragile:
+    return Fragile(tmp_path / "state")
+
+
+@pytest.fixture
+def host(fragile: Fragile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineHost:
+    monkeypatch.setattr(module, "open_engine", lambda *_: cast(Engine, fragile))
+    monkeypatch.setattr(module, "java_status", lambda: None)
+    return EngineHost(Config(engine=EngineSection(path=tmp_path / "state")))
+
+
+def play(host: EngineHost, *steps: Step) -> Script:
+    """Run what the thread runs, here."""
+    script = host._stop = Script(steps)  # type: ignore[assignment]
+    host._run()
+    host.observer.stop()
+    return script
+
+
+def nothing() -> None:
+    """A look finds what the one before has found."""
+
+
+def test_an_engine_that_always_fails_is_never_ready(
+    host: EngineHost, fragile: Fragile, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: each look at a moment's life made it ready, and the pause began anew (C3)."""
+    states: list[State] = []
+
+    def look() -> None:
+        states.append(host.standing.state)
+
+    def die() -> None:
+        look()
+        fragile.alive, fragile.error = False, BatchFailed("batch 0 failed", detail="unmistakable cause")
+
+    # It lives for a look or two after each start, and dies then.
+    script = play(host, *[look, die, look] * 5)
+    assert states[0] is State.RUNNING
+    assert states[2:] == [State.FAILING] * (len(states) - 2)
+    pauses = [wait for wait in script.waits if wait != module._LOOK_EVERY]
+    assert pauses[:4] == [1, 2, 4, 8]
+    assert host.standing.failures == 5
+    assert "batch 0 failed [batch_failed]: unmistakable cause" in caplog.text
+    assert "next try in 16 s" in caplog.text
+
+
+def test_it_runs_again_after_a_commit(host: EngineHost, fragile: Fragile, caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[State] = []
+    host.on_batch = lambda: heard.append(host.standing.state)
+
+    def die() -> None:
+        fragile.alive = False
+
+    def commit() -> None:
+        fragile.core.next_batch += 1
+
+    with caplog.at_level(logging.INFO):
+        play(host, die, nothing, nothing, commit)
+    assert host.standing.ready
+    assert heard == [State.FAILING, State.RUNNING]
+    assert "engine is running again; it was failing" in caplog.text
+
+
+def test_a_start_that_fails_is_a_failure(host: EngineHost, fragile: Fragile) -> None:
+    def die() -> None:
+        fragile.alive, fragile.refusing = False, True
+
+    script = play(host, die, nothing, nothing, nothing)
+    assert [wait for wait in script.waits if wait != module._LOOK_EVERY] == [1, 2, 4, 8]
+    assert host.standing.state is State.FAILING
+
+
+def test_without_java_the_service_ends_with_the_reason(
+    host: EngineHost, fragile: Fragile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: the look raised, its thread ended, and the service was ready for ever (C4)."""
+    ended: list[str] = []
+    host.on_hopeless = lambda: ended.append(str(host.hopeless))
+
+    def lose() -> None:
+        fragile.lost = True
+
+    def kill() -> None:
+        monkeypatch.setattr(module, "java_status", lambda: -9)
+
+    play(host, nothing, lose, kill, nothing, nothing)
+    assert "killed by signal 9" in ended[0]
+    assert host.standing.state is State.FAILED
+    assert "Java process" in caplog.text
+    with pytest.raises(EngineStopped):
+        _ = host.engine
+    host._thread = cast(threading.Thread, SimpleNamespace(join=nothing))
+    assert host.standing.state is State.FAILED
+    host.stop()  # an engine without Java cannot be stopped as usual
+    assert host.standing.state is State.STOPPING
+    Directory.open(fragile.core.directory.root).close()
+
+
+def test_a_look_that_takes_too_long_is_noticed(host: EngineHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(host, nothing)
+    assert host.standing.ready
+    host._looks_by = 0.0
+    assert host.standing.state is State.STUCK
+    assert "does not answer" in str(host.standing.error)
+
+
+def test_a_batch_that_hangs_is_noticed(
+    host: EngineHost, fragile: Fragile, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[State] = []
+    host.on_batch = lambda: heard.append(host.standing.state)
+
+    def hang() -> None:
+        fragile.core.running = 0
+        host._pulse._limit = -1.0
+
+    play(host, hang)
+    assert heard == [State.STUCK]
+    assert "engine is stuck: batch 0 has been running" in caplog.text
+
+
+def test_the_first_stream_starts_the_engine(host: EngineHost, fragile: Fragile) -> None:
+    a = fragile.core.streams.pop("a")
+
+    def come() -> None:
+        assert host.standing.ready
+        assert fragile.starts == 0
+        fragile.core.streams["a"] = a
+
+    play(host, nothing, come)
+    assert fragile.starts == 1
+    assert host.standing.failures == 0
+
+
+def test_a_stream_is_dropped_for_good(host: EngineHost, fragile: Fragile) -> None:
+    play(host)
+    directory = fragile.core.directory
+    write_added(directory, [StreamSpec(name=name, format="rate", time="timestamp") for name in ("one", "two")])
+    host.drop_stream("one", cascade=False)
+    assert fragile.dropped == ["one"]
+    assert [spec.name for spec in read_added(directory)] == ["two"]
+    assert directory.path("added-streams.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_stream_of_the_configuration_would_come_back(host: EngineHost, fragile: Fragile, tmp_path: Path) -> None:
+    host._config = Config(
+        engine=EngineSection(path=tmp_path), streams=(StreamSpec(name="a", path=str(tmp_path), time="ts"),)
+    )
+    play(host)
+    with pytest.raises(InvalidStream, match="configuration file"):
+        host.drop_stream("a", cascade=True)
+    assert fragile.dropped == []
+
+
+@pytest.mark.parametrize(
+    ("health", "error", "state"),
+    [
+        ("running", None, State.RUNNING),
+        ("idle", None, State.RUNNING),
+        ("stopped", None, State.RUNNING),
+        ("stopped", BatchFailed("batch 0 failed"), State.FAILED),
+        ("failing", BatchFailed("batch 0 failed"), State.FAILING),
+        ("stuck", None, State.STUCK),
+    ],
+)
+def test_a_visitor_says_what_the_engine_says(
+    fragile: Fragile, monkeypatch: pytest.MonkeyPatch, health: str, error: WeftError | None, state: State
+) -> None:
+    fragile.error = error
+    monkeypatch.setattr(Fragile, "health", lambda self: Health(health, 0, 0.0, None, ()))
+    assert Visitor(cast(Engine, fragile)).standing.state is state
