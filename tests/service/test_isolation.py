@@ -31,9 +31,11 @@ def test_a_query_whose_select_list_fails_is_set_aside_when_it_is_read(service: S
     service.put("a", (221, 0))
     assert client.rows("beside", 2) == [[0], [5]]
     page = client.get("/v1/queries/projects/results")
-    assert page["rows"] == [[2.0]], "what comes before the row that fails can be read"
-    after = f"/v1/queries/projects/results?after={page['cursor']}"
-    assert client.get(after, expect=400)["code"] == "query_failed"
+    assert (page["rows"], page["state"]) == ([[2.0]], "failed"), "what comes before the row that fails can be read"
+    following = client.get("/v1/queries/projects/results", after=page["cursor"])
+    for answer in (page, following):
+        assert "DIVIDE_BY_ZERO" in answer["error"]
+    assert (following["rows"], following["state"], following["more"]) == ([], "failed", False)
     failed = wait_for(lambda: (found := client.get("/v1/queries/projects"))["state"] == "failed" and found)
     assert "DIVIDE_BY_ZERO" in failed["error"]
     assert client.rows("projects", 1) == [[2.0]]

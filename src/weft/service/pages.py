@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 from weft.engine import Query
 from weft.engine.core import Core
@@ -15,11 +16,19 @@ _PAGE_BYTES = 16 << 20
 """Bytes after which a page ends."""
 
 
-def read_page(
-    core: Core, reader: RowReader, query: Query, after: Cursor, *, limit: int
-) -> tuple[list[str], Cursor, bool]:
-    """At most `limit` rows from a cursor on, the cursor behind them, and whether there may be more; fewer rows
-    where they take long, or are large."""
+class PageRows(NamedTuple):
+    """Rows of a page as JSON texts, and where to read on."""
+
+    texts: list[str]
+    behind: Cursor
+    more: bool
+    """Whether there may be more."""
+    error: str = ""
+    """Why the row that comes next cannot be computed: the query has failed, or is about to."""
+
+
+def read_page(core: Core, reader: RowReader, query: Query, after: Cursor, *, limit: int) -> PageRows:
+    """At most `limit` rows from a cursor on; fewer where they take long, are large, or where the query fails."""
     rows, deadline, more = list[str](), time.monotonic() + _PATIENCE, True
     cursor, size = after, 0
     while more and len(rows) < limit and size < _PAGE_BYTES:
@@ -29,15 +38,13 @@ def read_page(
             while cursor.batch == batch:
                 try:
                     found = reader.rows(query, cursor, min(limit - len(rows), PIECE_ROWS))
-                except QueryFailed:
-                    if rows:  # what came before it can be read; the next page says why it ends
-                        return rows, cursor, True
-                    raise
+                except QueryFailed as error:
+                    return PageRows(rows, cursor, more=False, error=error.detail or error.message)
                 rows += found.texts
                 cursor, size = found.behind, size + sum(map(len, found.texts))
                 if len(rows) >= limit or size >= _PAGE_BYTES or time.monotonic() > deadline:
-                    return rows, cursor, ahead.more or cursor.batch <= ahead.batches[-1]
+                    return PageRows(rows, cursor, more=ahead.more or cursor.batch <= ahead.batches[-1])
         cursor, more = max(cursor, Cursor(ahead.following)), ahead.more
         if time.monotonic() > deadline:
             break
-    return rows, cursor, more
+    return PageRows(rows, cursor, more)

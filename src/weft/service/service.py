@@ -232,18 +232,18 @@ class Service:
         query = self.readable(tenant, name)
         self.quotas.check_rows(tenant)
         state = query.state
-        rows, cursor, more = read_page(self.engine.core, self.reader, query, after, limit=limit)
-        self.quotas.give_rows(tenant, len(rows))
+        found = read_page(self.engine.core, self.reader, query, after, limit=limit)
+        self.quotas.give_rows(tenant, len(found.texts))
         bound = self.engine.core.roster.bound_query(query.id)
         page: shapes.Page = {
             "columns": columns_of(bound),
             "rows": [],
-            "cursor": str(cursor),
-            "more": more,
-            "state": state,
-            "error": query.error,
+            "cursor": str(found.behind),
+            "more": found.more,
+            "state": "failed" if found.error else state,
+            "error": found.error or query.error,
         }
-        return page, rows
+        return page, found.texts
 
 
 def _explain(query: Query, operators: Sequence[shapes.Operator]) -> str:
