@@ -102,9 +102,14 @@ class Requests:
         return self.record(query).name if found is None else found
 
     def find(self, name: str) -> QueryId | None:
-        """The query of this name: the live or pending one, else the latest that had it."""
+        """The query of this name: the live or pending one, else the latest that had it. A query whose drop waits for
+        the boundary has given its name away, and is the latest that had it."""
         if name in self.names:
             return self.names[name]
+        leaving = (query for request in self.pending for query in request.dropped if query in self.live)
+        for query in leaving:
+            if self.live[query].record.name == name:
+                return query
         record = self.records.latest(name)
         return None if record is None else record.id
 

@@ -104,6 +104,16 @@ def test_find_gives_the_live_one_else_the_latest() -> None:
     assert roster.find("other") is None
 
 
+def test_a_query_whose_drop_waits_for_the_boundary_is_found_by_its_name() -> None:
+    """The crash test with seed 32035: `engine.query(name)` said that a live query did not exist."""
+    roster = new_roster()
+    (query,) = create(roster, "n")
+    roster.request([], [query])
+    assert roster.find("n") == query
+    (waiting,) = (created for created, _, _ in roster.request(new("n"), []).created)
+    assert roster.find("n") == waiting
+
+
 # ---- drops
 
 
