@@ -196,6 +196,7 @@ def test_a_drop_takes_effect_although_the_batch_never_ends(place: Place, monkeyp
     monkeypatch.setattr("weft.engine.engine.BatchRunner", _Poisoned)
     monkeypatch.setattr(_Poisoned, "ends", False)
     monkeypatch.setattr(attempts, "_DROP_PATIENCE", 0.5)
+    monkeypatch.setattr(attempts, "_FIRST_PATIENCE", 0.5)
     engine = place.engine()
     place.streams(engine, "a")
     good, bad = engine.create("SELECT v FROM a WHERE v < 10"), engine.create("SELECT v FROM a WHERE v < 666")
@@ -207,6 +208,7 @@ def test_a_drop_takes_effect_although_the_batch_never_ends(place: Place, monkeyp
     wait_for(lambda: rows(good) == [(1,)], "the batch is run without it", 30)
     assert good.complete_from is None
     assert engine.running
+    assert engine.health().failures == 0, "what is given up for a drop has not failed"
 
 
 def test_a_passing_fault_is_repeated_and_nobody_is_blamed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

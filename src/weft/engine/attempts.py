@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,11 @@ from weft.runtime.task import BatchTask, Program
 
 _log = logging.getLogger("weft")
 _DROP_PATIENCE = 10.0
-"""Seconds that a drop waits for the running batch, which is then given up and run again without the query."""
+"""Seconds at least that a drop waits for the running batch, which is then given up and run again without the query."""
+_SLOWER_THAN_USUAL = 5.0
+"""A drop waits for so many times what batches usually take: one that is merely slow is not worth running again."""
+_FIRST_PATIENCE = 60.0
+"""Seconds that a drop waits for the first batch of a process, of which nobody knows what is usual."""
 _INTERRUPT_EVERY = 60.0
 """Seconds between two batches that are given up for a drop, so that many drops cannot hold up all batches."""
 _STUCK_AFTER = 60.0
@@ -32,13 +37,16 @@ class _Run:
     limit: float
     reason: str = ""
     """Why it is given up; empty if it is not."""
+    given_up_at: float = 0.0
 
 
 class Attempts:
     """Runs the tasks of batches, one batch at a time; another thread watches."""
 
-    def __init__(self, core: Core, runner: BatchRunner) -> None:
+    def __init__(self, core: Core, runner: BatchRunner, usual: Callable[[], float | None]) -> None:
         self._core, self._runner = core, runner
+        self._usual = usual
+        """Seconds that batches usually take; None if there was none yet."""
         self._run: _Run | None = None
         self._interrupted_at = -_INTERRUPT_EVERY
 
@@ -71,14 +79,19 @@ class Attempts:
         elif (
             took > _DROP_PATIENCE
             and now - self._interrupted_at > _INTERRUPT_EVERY
-            and self._core.waiting_drops(_DROP_PATIENCE)
+            and took > (patience := self._drop_patience())
+            and self._core.waiting_drops(patience)
         ):
             self._interrupted_at = now
             self._give_up(run, DROPPED)
 
+    def _drop_patience(self) -> float:
+        usual = self._usual()
+        return _FIRST_PATIENCE if usual is None else max(_DROP_PATIENCE, _SLOWER_THAN_USUAL * usual)
+
     def _give_up(self, run: _Run, reason: str) -> None:
-        run.reason = reason
-        took = time.monotonic() - run.began
+        run.reason, run.given_up_at = reason, time.monotonic()
+        took = run.given_up_at - run.began
         _log.warning("batch given up: %s", reason, extra={"batch": run.task.batch, "seconds": round(took, 1)})
         # The changelog is written now, whether the tasks can be ended or not: after a crash the query stays dropped.
         self._core.abort(run.task.attempt)
@@ -88,7 +101,7 @@ class Attempts:
     def is_stuck(self) -> bool:
         """Whether an attempt that was given up has not ended in good time."""
         run = self._run
-        return run is not None and bool(run.reason) and time.monotonic() - run.began > run.limit + _STUCK_AFTER
+        return run is not None and bool(run.reason) and time.monotonic() - run.given_up_at > _STUCK_AFTER
 
     @property
     def running_for(self) -> float:

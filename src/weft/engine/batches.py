@@ -39,6 +39,8 @@ _RETRIES = 2
 _RETRY_PAUSE = 0.2
 _SHORTEST_TRIAL = 10.0
 """Seconds that a batch may take at least when the query at fault is looked for."""
+_TIMES_USUAL = 5
+"""Times what batches usually take that such a trial may take."""
 _NOT_OF_A_QUERY = (DiskFull, EngineStopped, SparkLost, StateCorrupt)
 """Failures that have nothing to do with what queries ask for."""
 
@@ -67,7 +69,7 @@ class Batches:
         self._inputs = inputs
         self._retention = retention
         self._settings = settings
-        self.attempts = Attempts(core, runner)
+        self.attempts = Attempts(core, runner, self._usual_seconds)
         self.error: WeftError | None = None
         """Why the last batch failed; None if it did not."""
         self.failures = 0
@@ -83,7 +85,8 @@ class Batches:
         """Run and commit a batch over what is offered; None if nothing is left of that.
 
         An attempt that fails leaves nothing behind and is repeated. A source that cannot be read is left out; a query
-        that makes the batch fail is set aside. What remains is raised.
+        that makes the batch fail is set aside. What remains is raised. A batch that is given up because of a drop has
+        not failed: it is run again without the query.
         """
         attempts = 0
         while offer and not self.finishing:
@@ -95,8 +98,9 @@ class Batches:
                 if self._core.next_batch > batch:
                     self._note_committed(offer, error)
                     raise
-                attempts += 1
-                offer = self._after_failure(offer, error, attempts)
+                if not (isinstance(error, BatchInterrupted) and error.detail == DROPPED):
+                    attempts += 1
+                    offer = self._after_failure(offer, error, attempts)
                 continue
             self.error, self.failures = None, 0
             self._inputs.done(offer)
@@ -176,8 +180,6 @@ class Batches:
             for stream, fault in faults.items():
                 self._inputs.refuse(stream, fault)
             return offer.without(faults.keys())
-        if isinstance(error, BatchInterrupted) and error.detail == DROPPED:
-            return offer
         if attempts <= _RETRIES and not isinstance(error, BatchInterrupted):
             time.sleep(_RETRY_PAUSE * attempts)
             return offer
@@ -204,5 +206,9 @@ class Batches:
         limit = self._settings.longest.total_seconds()
         if not isinstance(error, BatchInterrupted):
             return limit
-        usual = sorted(sum(s.seconds.get(name, 0.0) for name in ("compile", "run")) for s in self.summaries)
-        return min(limit, max(_SHORTEST_TRIAL, 5 * usual[len(usual) // 2] if usual else 0.0))
+        return min(limit, max(_SHORTEST_TRIAL, _TIMES_USUAL * (self._usual_seconds() or 0.0)))
+
+    def _usual_seconds(self) -> float | None:
+        """What batches of this process usually take until they are committed; None if there was none yet."""
+        took = sorted(sum(s.seconds.get(name, 0.0) for name in ("compile", "run")) for s in tuple(self.summaries))
+        return took[len(took) // 2] if took else None
