@@ -161,6 +161,7 @@ class Core(Ledger):
                 planned = self.planned()
                 with self.lock:
                     self._task = self._make_task(batch, partitions, planned.plan, inputs)
+                    self._program = planned.program
             except BaseException:
                 self.running = None
                 raise
@@ -184,7 +185,7 @@ class Core(Ledger):
             with self.lock:
                 if self._task is None or (attempt is not None and self._task.attempt != attempt):
                     return
-                self.running, task, self._task = None, self._task, None
+                self.running, task, self._task, self._program = None, self._task, None, None
                 self.committed.notify_all()
             self.inventory.remove_attempt(task.batch, task.attempt)
             self._apply_pending()
@@ -196,12 +197,15 @@ class Core(Ledger):
             task = self._task
             if task is None or (attempt is not None and task.attempt != attempt):
                 raise BatchInterrupted(f"batch {batch} was given up before it could be committed")
-            manifest = gather(batch, reports, self.program, self.roster.live.values())
-            manifest = replace(of_task(manifest, self.program, task), freed=self.inventory.freed)
+            # The program that has run, whatever the plan is by now: a stream may have been declared meanwhile.
+            program = self._program
+            assert program is not None, "a task has a program"
+            manifest = gather(batch, reports, program, self.roster.live.values())
+            manifest = replace(of_task(manifest, program, task), freed=self.inventory.freed)
             self._journal.write_manifest(manifest)
             with self.lock:
                 self._fold_manifest(manifest)
-                self.running = self._task = None
+                self.running = self._task = self._program = None
                 self.planning.learn(batch, reports)
                 self.clocks.note(name for name, totals in manifest.streams if totals.counted)
             self._after_commit(manifest)

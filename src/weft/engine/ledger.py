@@ -58,6 +58,8 @@ class Ledger:
         """The first batch that is not in the last checkpoint."""
         self.running: int | None = None
         self._task: BatchTask | None = None
+        self._program: Program | None = None
+        """What the tasks of the running batch do."""
         self._has_garbage = False
         self.clocks = Clocks()
         self.planning = Planning(planner)

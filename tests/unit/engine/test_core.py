@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -15,7 +17,9 @@ from tests.unit.engine.sample import JOIN, STREAMS, data_files, open_core, repor
 from weft.engine import core as core_module
 from weft.engine.core import Core
 from weft.errors import DiskFull, StateCorrupt
+from weft.optimize.multiway import choosing_planner
 from weft.plan.query import BoundQuery
+from weft.runtime.stages import run_here
 from weft.sql import bind
 from weft.state import compaction
 from weft.state.directory import Directory
@@ -189,6 +193,34 @@ def test_a_stream_declared_during_a_batch_is_there_in_the_next(harness: CoreHarn
     harness.create("SELECT x FROM d", "r")
     run_batch(harness.core, {"d": [rows((0, 1, 2))]})
     assert (harness.results("q"), harness.results("r")) == ([(1,)], [(2,)])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_stream_declared_during_a_batch_costs_no_row(tmp_path: Path, seed: int) -> None:
+    """The batch was committed with the plan of then: stores counted as complete that its tasks had not filled."""
+    window = "[RANGE 1000 SECONDS]"
+    text = f"SELECT p.x, q.x, r.x FROM a {window} p JOIN b {window} q ON p.k = q.k JOIN c {window} r ON q.k = r.k"
+    found = []
+    for declares in (False, True):
+        choices, data = Random(seed), Random(seed)
+        planner = choosing_planner(lambda options, choices=choices: choices.choice(list(options)))
+        path = tmp_path / str(declares)
+        harness = CoreHarness(path, [stream(name) for name in "abc"], partitions=1, planner=planner)
+        harness.create(text, "q")
+        for time in range(10):
+            given = {
+                name: [rows(*((time, data.randrange(3), data.randrange(100)) for _ in range(count)))]
+                for name, count in (("a", 6), ("b", 1), ("c", 2))
+            }
+            begun = harness.core.begin(harness.core.next_batch, partitions=1)
+            assert begun is not None
+            reports = run_here(*begun, harness._tables(given))
+            if declares and time in (3, 6):
+                harness.core.add_stream(stream(f"n{time}"))
+            harness.core.commit(time, reports)
+        found.append(Counter(harness.results("q")))
+    assert found[0] == found[1]
+    assert found[0].total() > 100
 
 
 def test_a_query_that_fails_ends_and_the_others_go_on(harness: CoreHarness) -> None:
