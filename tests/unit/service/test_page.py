@@ -114,9 +114,10 @@ def test_rows_before_one_that_fails_are_a_page_and_then_it_is_said(
 
     monkeypatch.setattr(service.reader, "rows", fails)
     page, found = service.page(EVERYBODY, "q", after=Cursor(0), limit=100)
-    assert (found, page["cursor"], page["more"]) == (["[1]"], "3", True)
-    with pytest.raises(QueryFailed):
-        service.page(EVERYBODY, "q", after=parse_cursor(page["cursor"]), limit=100)
+    assert (found, page["cursor"], page["more"]) == (["[1]"], "3", False)
+    assert (page["state"], page["error"]) == ("failed", "by zero")
+    page, found = service.page(EVERYBODY, "q", after=parse_cursor(page["cursor"]), limit=100)
+    assert (found, page["state"], page["error"]) == ([], "failed", "by zero")
 
 
 # ---- lists of queries
