@@ -16,7 +16,7 @@ UNITTESTS := $(wildcard tests/unit tests/golden tests/meta)
 ALL_CORES := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests service-tests require-chromium browser-tests all-tests golden-update fuzz fuzz-multiway fuzz-optimizers bench-quick bench-deployment \
+.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests service-tests require-chromium browser-tests large-tests all-tests golden-update fuzz fuzz-multiway fuzz-optimizers bench-quick bench-deployment \
 	bench-join-aggregate bench-churn bench-clash bench-chain bench-optimizer bench-partitioning bench flink-tests soak soak-core soak-batches soak-queries clean
 
 help:  ## list the targets
@@ -85,6 +85,10 @@ require-chromium:
 
 browser-tests: setup require-chromium  ## the dashboard in a real browser (Debian's Chromium), on real Spark
 	$(PYTEST) tests/browser
+
+# They need 10 GiB of memory and 16 GiB of disk, and three minutes.
+large-tests: setup  ## joins and windows over several GiB of text against DuckDB
+	$(PYTEST) tests/large
 
 golden-update: setup  ## rewrite the expected plans in tests/golden; read what changed before you commit it
 	$(PYTEST) tests/golden --update

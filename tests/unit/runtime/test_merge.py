@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +13,7 @@ from hypothesis import strategies as st
 from tests.property.harness import CoreHarness
 from tests.unit.engine.sample import JOIN, WINDOW, data_files, open_core, rows, stream
 from weft.errors import InternalError
-from weft.runtime import merge, pieces
-from weft.runtime.read import Chunk, Reading, chunks_of, plan_reading, read_chunk
+from weft.runtime import merge
 from weft.state import compaction
 
 pytestmark = pytest.mark.thorough
@@ -189,41 +185,3 @@ def test_a_merge_that_loses_rows_is_no_merge(harness: CoreHarness, monkeypatch: 
     harness.core.abort()
     harness.batch({"b": [rows((3, 1, 9))]})
     assert len(harness.results("q")) == 3
-
-
-@pytest.mark.slow
-def test_merging_keeps_every_row_when_text_exceeds_2_gib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight buckets of 288 MiB of text; Arrow would give one array of 2 GiB and another one of the rest."""
-    if shutil.disk_usage(tmp_path).free < 8 << 30 or _available_memory() < 6 << 30:
-        pytest.skip("needs 6 GiB of memory and 8 GiB of disk")
-    monkeypatch.setattr(pieces, "BYTES_AT_ONCE", 1 << 30)  # one bucket for each batch
-    monkeypatch.setattr(compaction, "GROUP_BYTES", 4 << 30)
-    monkeypatch.setattr(compaction, "BATCH_BYTES", 4 << 30)
-    harness = open_core(tmp_path / "state", partitions=1)
-    harness.create("SELECT p.x AS px, p.s AS s, q.x AS qx FROM a [UNBOUNDED] p JOIN b [UNBOUNDED] q ON p.k = q.k", "q")
-    for n in range(8):
-        some = rows(*((n, 36 * n + k, k, None, None) for k in range(36)))
-        text = pa.array([f"{n}.{k}" + "x" * (8 << 20) for k in range(36)])
-        harness.batch({"a": [some.set_column(4, "s", text)]})
-        del some, text
-    harness.batch({"b": [rows((9, 999, 0))]})
-    (bucket,) = [each for each in harness.core.inventory.buckets.values() if each.stream == "a"]
-    assert len(harness.core.inventory.results[-1].merged_away) == 8
-    assert bucket.rows == 288
-    harness.batch({"b": [rows(*((10, k, k) for k in range(288)))]})
-    found = []
-    for chunk in _chunks(harness, "q"):
-        table = read_chunk(*chunk).select(["0.x", "1.x"])
-        found += zip(*(column.to_pylist() for column in table.columns), strict=True)
-    assert sorted(found) == sorted((k % 36, k) for k in range(288))
-
-
-def _chunks(harness: CoreHarness, name: str) -> list[tuple[Reading, Chunk]]:
-    core, record = harness.core, harness._record(name)
-    data = str(core.directory.path("data"))
-    reading = plan_reading(record, core.roster.bound_query(record.id), core.streams, data=data)
-    return [(reading, chunk) for chunk in chunks_of(reading, core.inventory.results[-1:])]
-
-
-def _available_memory() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
