@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from weft.engine.ledger import Ledger
@@ -21,6 +22,7 @@ from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
 from weft.runtime.task import NO_INPUTS, BatchInputs, BatchTask, Program, compile_program
 from weft.state.journal import Manifest
+from weft.state.uninterrupted import uninterrupted
 
 _log = logging.getLogger("weft")
 CHECKPOINT_EVERY = 50
@@ -73,7 +75,8 @@ class Core(Ledger):
                         self._apply_pending()
         except BaseException:
             with self.lock:
-                self.roster.cancel(request)
+                if not request.done.is_set():  # else it is in effect, and somebody has interrupted what came after
+                    self.roster.cancel(request)
             raise
         return request
 
@@ -87,10 +90,11 @@ class Core(Ledger):
         """Declare a stream; it is in the plan from the next batch on."""
         with self._changing:
             save_stream(self.directory, stream)
-            self._journal.write_change(Change(self.next_batch, (), (), declared=(stream.name,)))
-            with self.lock:
-                self.streams[stream.name] = stream
-                self.planning.forget()
+            with uninterrupted():
+                self._journal.write_change(Change(self.next_batch, (), (), declared=(stream.name,)))
+                with self.lock:
+                    self.streams[stream.name] = stream
+                    self.planning.forget()
 
     def drop_stream(self, name: str) -> None:
         """Remove a stream that no live query reads, with the records of ended queries over it and what was read of it.
@@ -127,10 +131,11 @@ class Core(Ledger):
             if not requests:
                 return
             change = self.roster.change(self.next_batch, self.max_times)
-        self._journal.write_change(change)
-        with self.lock:
-            self._fold_change(change)
-            self.roster.acknowledge(requests)
+        with uninterrupted():
+            self._journal.write_change(change)
+            with self.lock:
+                self._fold_change(change)
+                self.roster.acknowledge(requests)
         if self.roster.has_many_ended:
             self.roster.records.settle(self.lock)
 
@@ -202,10 +207,13 @@ class Core(Ledger):
             assert program is not None, "a task has a program"
             manifest = gather(batch, reports, program, self.roster.live.values())
             manifest = replace(of_task(manifest, program, task), freed=self.inventory.freed)
-            self._journal.write_manifest(manifest)
+            manifest = replace(manifest, lasting=self.inventory.lasting(manifest))
+            with uninterrupted():
+                self._journal.write_manifest(manifest)
+                with self.lock:
+                    self._fold_manifest(manifest)
+                    self.running = self._task = self._program = None
             with self.lock:
-                self._fold_manifest(manifest)
-                self.running = self._task = self._program = None
                 self.planning.learn(batch, reports)
                 self.clocks.note(name for name, totals in manifest.streams if totals.counted)
             self._after_commit(manifest)
@@ -213,16 +221,20 @@ class Core(Ledger):
 
     def _after_commit(self, manifest: Manifest) -> None:
         """Free, sum up, apply requests. The batch counts, whatever fails of this: the next one does it again."""
-        try:
-            self._collect()
-            self.inventory.folder.remove_unnamed(manifest)
-            if self.next_batch - self._summed_up >= CHECKPOINT_EVERY:
-                self.checkpoint()
-            self._apply_pending()
-        except Exception as error:
-            _log.error("tidying up after batch %d failed: %s", manifest.batch, error, extra={"batch": manifest.batch})
+        tidy = partial(self.inventory.folder.remove_unnamed, manifest)
+        for step in (self._collect, tidy, self._sum_up, self._apply_pending):
+            try:
+                step()
+            except Exception as error:
+                _log.error(
+                    "tidying up after batch %d failed: %s", manifest.batch, error, extra={"batch": manifest.batch}
+                )
         with self.lock:
             self.committed.notify_all()
+
+    def _sum_up(self) -> None:
+        if self.next_batch - self._summed_up >= CHECKPOINT_EVERY:
+            self.checkpoint()
 
     def trim_results(self, before: int) -> None:
         """Forget the results of batches older than `before`; who reads them already may do so to the end."""

@@ -174,8 +174,19 @@ class Inventory:
 
     def _files_until(self, manifest: Manifest) -> list[str]:
         """Files that are there until the results of a batch go: its own, and what has left the state with it."""
-        files = (*manifest.own_files(), *manifest.merged_away, *manifest.freed)
-        return [path for path in files if not self._is_alive(path)]
+        files = dict.fromkeys((*manifest.own_files(), *manifest.merged_away, *manifest.freed))
+        lasting = set(manifest.lasting)
+        return [path for path in files if path not in lasting and not self._is_alive(path)]
+
+    def lasting(self, manifest: Manifest) -> tuple[str, ...]:
+        """Files that a batch merges away, and that intermediate results refer to after it: results of later batches
+        may need them, until what refers to them is freed."""
+        after = self._references.copy()
+        for path in (*manifest.merged_away, *manifest.freed):
+            if path in self.buckets:
+                after.subtract(self.buckets[path].refs)
+        after.update(name for bucket in manifest.buckets for name in bucket.refs)
+        return tuple(path for path in manifest.merged_away if after[path] > 0)
 
     def begin(self, first: int, next_batch: int) -> None:
         """After a restart: batches first … next_batch − 1 are those whose results are kept."""

@@ -114,7 +114,7 @@ class Directory:
         with disk_errors(path.name):
             try:
                 _write_new(path, data)
-            except OSError:
+            except BaseException:  # also if somebody interrupts it: whoever asked for it is told that it is not there
                 path.unlink(missing_ok=True)
                 raise
         return digest
@@ -146,7 +146,7 @@ class Directory:
                 if file.write(line) != len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(file.fileno())
-            except OSError:
+            except BaseException:
                 os.ftruncate(file.fileno(), end)
                 raise
         return digest

@@ -6,6 +6,7 @@ everything before it. Older manifests are packed, many to a file, because result
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ from weft.state.sealed import unseal
 from weft.state.segment import Segment, WindowResult
 
 T = TypeVar("T")
+_log = logging.getLogger("weft")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Manifest:
     """Micro-batches of DataFrame streams whose rows are in it."""
     freed: tuple[str, ...] = ()
     """Buckets that were found to be out of reach after the batch before: they are not in the state from here on."""
+    lasting: tuple[str, ...] = ()
+    """Of `merged_away`: files that intermediate results refer to. They leave the state later, and are `freed` then."""
 
     def result_files(self) -> frozenset[str]:
         """Files that readers of this batch's results need."""
@@ -113,6 +117,7 @@ class Manifest:
             "files": dict(self.files),
             "offsets": dict(self.offsets),
             "freed": self.freed,
+            "lasting": self.lasting,
         }
 
     @classmethod
@@ -136,6 +141,7 @@ class Manifest:
             files=tuple((stream, tuple(names)) for stream, names in value["files"].items()),
             offsets=tuple(value["offsets"].items()),
             freed=tuple(value["freed"]),
+            lasting=tuple(value.get("lasting", ())),
         )
 
 
@@ -193,7 +199,10 @@ class Journal:
 
     def _advance(self, digest: str) -> None:
         self._link = Link(self._link.entries + 1, digest)
-        self._head.advance(self._link)
+        try:
+            self._head.advance(self._link)
+        except OSError as error:  # the entry counts all the same, and the head may be behind
+            _log.warning("the head of the journal cannot be written: %s", error)
 
     @property
     def trimmed(self) -> int:
