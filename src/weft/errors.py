@@ -198,6 +198,12 @@ class DiskFull(WeftError):
     code = "disk_full"
 
 
+class StateUnwritable(WeftError):
+    """A file of the state directory cannot be written, for another reason than want of room."""
+
+    code = "state_unwritable"
+
+
 class JavaMissing(WeftError):
     """No Java runtime, or one too old for Spark."""
 

@@ -13,20 +13,21 @@ from datetime import timedelta
 from weft.engine.ahead import AheadSamples
 from weft.engine.attempts import DROPPED, Attempts
 from weft.engine.core import Core
-from weft.engine.diagnosis import failing_query, failing_sources
+from weft.engine.crashes import Crashes
+from weft.engine.diagnosis import MOST_DEATHS, NOT_OF_A_QUERY, Diagnosis, failing_sources
 from weft.engine.inputs import Inputs, Offer
 from weft.engine.reports import stage_seconds
 from weft.engine.retention import Retention
 from weft.engine.summary import BatchSummary, log_batch, summarize
 from weft.errors import (
     BatchInterrupted,
-    DiskFull,
     EngineStopped,
     InvalidSetting,
+    OutOfMemory,
     SparkLost,
-    StateCorrupt,
     WeftError,
 )
+from weft.plan.changelog import LiveQuery
 from weft.runtime.failures import to_user_error
 from weft.runtime.job import BatchRunner
 from weft.runtime.task import BatchTask
@@ -39,10 +40,10 @@ _RETRIES = 2
 _RETRY_PAUSE = 0.2
 _SHORTEST_TRIAL = 10.0
 """Seconds that a batch may take at least when the query at fault is looked for."""
+_LONGER = 4
+"""Times that a trial may take longer if nobody was to blame."""
 _TIMES_USUAL = 5
 """Times what batches usually take that such a trial may take."""
-_NOT_OF_A_QUERY = (DiskFull, EngineStopped, SparkLost, StateCorrupt)
-"""Failures that have nothing to do with what queries ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class Batches:
         self._retention = retention
         self._settings = settings
         self.attempts = Attempts(core, runner, self._usual_seconds)
+        self._crashes = Crashes(core.directory.root)
+        self._diagnosis = Diagnosis(core, self.attempts, self._crashes, partitions=settings.partitions)
         self.error: WeftError | None = None
         """Why the last batch failed; None if it did not."""
         self.failures = 0
@@ -93,6 +96,7 @@ class Batches:
             batch = self._core.next_batch
             try:
                 with self._turn:
+                    self._look_at_crashes(offer)
                     summary = self._attempt(offer)
             except WeftError as error:
                 if self._core.next_batch > batch:
@@ -126,14 +130,19 @@ class Batches:
             assert begun is not None, "the next batch is not committed"
             program, task = begun
             compiled = time.monotonic()
+            self._crashes.begin(batch)
             reports = self.attempts.run(offer, program, task, limit=self._settings.longest.total_seconds())
             ran = time.monotonic()
             manifest = self._core.commit(batch, reports, attempt=task.attempt)
+            self._crashes.end()
         except BaseException as error:
             if task is not None and self._core.next_batch == batch:
                 self._core.abort(task.attempt)
-            if isinstance(error, Exception):
-                raise self._told(error, batch) from error
+            told = self._told(error, batch) if isinstance(error, Exception) else None
+            if not isinstance(told, SparkLost) and not self.finishing:
+                self._crashes.end()
+            if told is not None:
+                raise told from error
             raise
         finally:
             if task is not None:
@@ -162,53 +171,81 @@ class Batches:
         self.error = error
         self.failures += 1
         self._inputs.done(offer)
-        reason = error.detail or error.message
-        _log.error("tidying up after a batch failed: %s", reason, extra={"batch": self._core.next_batch - 1})
+        batch = self._core.next_batch - 1
+        _log.error("tidying up after batch %d failed: %s", batch, _in_a_line(error), extra={"batch": batch})
 
     def _after_failure(self, offer: Offer, error: WeftError, attempts: int) -> Offer:
         """What to try next; raises the error if there is nothing."""
         self.error = error
         self.failures += 1
-        reason = error.detail or error.message
-        _log.error(
-            "batch failed: %s", reason, extra={"batch": self._core.next_batch, "code": error.code, "attempt": attempts}
-        )
-        if isinstance(error, _NOT_OF_A_QUERY):
+        batch = self._core.next_batch
+        _log.error("%s", _in_a_line(error), extra={"batch": batch, "code": error.code, "attempt": attempts})
+        if isinstance(error, NOT_OF_A_QUERY):
             raise error
         faults = failing_sources(self._core, self._runner, offer, error)
         if faults:
             for stream, fault in faults.items():
                 self._inputs.refuse(stream, fault)
             return offer.without(faults.keys())
-        if attempts <= _RETRIES and not isinstance(error, BatchInterrupted):
+        if attempts <= _RETRIES and not isinstance(error, (BatchInterrupted, OutOfMemory)):
             time.sleep(_RETRY_PAUSE * attempts)
             return offer
-        culprit = failing_query(
-            self._core,
-            self.attempts,
-            offer,
-            partitions=self._settings.partitions,
-            limit=self._trial_limit(error),
-            check=self._check_finishing,
-        )
-        if culprit is None:
-            raise error
-        self._core.set_aside(culprit.record.id, self._core.next_batch, f"it makes the batch fail: {reason}")
-        _log.error("query set aside: %s", reason, extra={"query": culprit.record.name, "batch": self._core.next_batch})
+        self._set_aside_at_fault(offer, error)
         return offer
+
+    def _set_aside_at_fault(self, offer: Offer, error: WeftError) -> None:
+        """Set aside all queries that make the batch fail; raises the error if nobody is to blame.
+
+        If the batch did not end, short trials find a query that hangs. Where they blame nobody, longer ones tell.
+        """
+        longest = self._settings.longest.total_seconds()
+        limit = self._trial_limit() if isinstance(error, BatchInterrupted) else longest
+        found = 0
+        while True:
+            culprit = self._diagnosis.failing_query(
+                offer, limit=limit, check=self._check_finishing, alone=limit < longest
+            )
+            if culprit is not None:
+                found += 1
+                self._blame(culprit[0], f"it makes the batch fail: {culprit[1]}")
+            elif found:
+                return
+            elif limit >= longest:
+                raise error
+            else:
+                limit = min(longest, _LONGER * limit)
+
+    def _look_at_crashes(self, offer: Offer) -> None:
+        """If processes have died again and again while this batch ran, find the query with which it does that."""
+        note = self._crashes.of(self._core.next_batch)
+        if note.deaths < MOST_DEATHS:
+            return
+        _log.warning("batch %d has ended %d processes: looking for the query at fault", note.batch, note.deaths)
+        limit = self._settings.longest.total_seconds()
+        query = self._diagnosis.deadly_query(offer, limit=limit, check=self._check_finishing)
+        if query is not None:
+            self._blame(query, f"with it, batch {note.batch} has ended the process {note.deaths} times")
+        self._crashes.end()
+
+    def _blame(self, query: LiveQuery, reason: str) -> None:
+        name, batch = query.record.name, self._core.next_batch
+        self._core.set_aside(query.record.id, batch, reason)
+        _log.error('query "%s" is set aside: %s', name, reason, extra={"query": name, "batch": batch})
 
     def _check_finishing(self) -> None:
         if self.finishing:
             raise EngineStopped("the engine stops")
 
-    def _trial_limit(self, error: WeftError) -> float:
-        """Seconds that a trial may take: if the batch did not end, a few times what batches usually take."""
-        limit = self._settings.longest.total_seconds()
-        if not isinstance(error, BatchInterrupted):
-            return limit
-        return min(limit, max(_SHORTEST_TRIAL, _TIMES_USUAL * (self._usual_seconds() or 0.0)))
+    def _trial_limit(self) -> float:
+        """Seconds that a trial may take if the batch did not end: a few times what batches usually take."""
+        usual = _TIMES_USUAL * (self._usual_seconds() or 0.0)
+        return min(self._settings.longest.total_seconds(), max(_SHORTEST_TRIAL, usual))
 
     def _usual_seconds(self) -> float | None:
         """What batches of this process usually take until they are committed; None if there was none yet."""
         took = sorted(sum(s.seconds.get(name, 0.0) for name in ("compile", "run")) for s in tuple(self.summaries))
         return took[len(took) // 2] if took else None
+
+
+def _in_a_line(error: WeftError) -> str:
+    return f"{error.message}: {error.detail}" if error.detail else error.message

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weft.errors import StateCorrupt
+from weft.errors import StateCorrupt, StateUnwritable
 from weft.kernels.digest import digest
 from weft.state.directory import RESTORE, disk_errors
 from weft.state.packs import PACKS, find_packed
@@ -59,7 +60,7 @@ def write_file(folder: str | Path, name: str, schema: pa.Schema, parts: Iterable
     Its name must be new: files are never overwritten.
     """
     path = Path(folder) / name
-    with disk_errors(path.name):
+    with _writing(path), disk_errors(path.name):
         path.parent.mkdir(parents=True, exist_ok=True)
         ends, rows = list[int](), list[int]()
         with pa.OSFile(str(path), "wb") as file:
@@ -79,6 +80,19 @@ def write_file(folder: str | Path, name: str, schema: pa.Schema, parts: Iterable
     # Whoever has just computed the digests need not do so again.
     _note(Path(folder) / final, (1 << len(rows) + 1) - 1)
     return Written(final, int(size))
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """A task that cannot write says so in the user's terms: no query is at fault then."""
+    try:
+        yield
+    except OSError as error:
+        raise StateUnwritable(
+            f'state file "{_shown(path)}" cannot be written',
+            detail=str(error),
+            hint="Remove the cause; the batch is run again.",
+        ) from error
 
 
 def _describe(data: pa.Buffer, size: int, ends: list[int], rows: list[int]) -> bytes:
