@@ -185,7 +185,7 @@ def test_the_query_at_fault_is_found_and_set_aside(place: Place, monkeypatch: py
     (summary,) = steps(engine)
     assert summary.queries == 5
     assert bad.state == "failed"
-    assert ("the worker was killed" if ends else "longer than 3 seconds") in bad.error
+    assert ("the worker was killed" if ends else "longer than 2 seconds") in bad.error
     assert [rows(query) for query in good] == [[(1,)]] * 5
     assert not list((place.state / "data").rglob("*666*"))
     engine = place.engine()
