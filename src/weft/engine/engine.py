@@ -89,7 +89,7 @@ class Engine(Declaring):
         self._inputs = Inputs(self.core, frames, arrived)
         self._retention = Retention(self.core, self.deliveries, kept)
         self._batches = Batches(self.core, runner, self._inputs, self._retention, settings=settings)
-        self._running = Running(self.core, self.spark, self._inputs, self._batches)
+        self._running = Running(self.core, self.spark, self._inputs, self._batches, longest=settings.longest)
         self.deliveries.restore()
 
     def __enter__(self) -> Engine:

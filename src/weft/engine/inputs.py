@@ -83,6 +83,8 @@ class Inputs:
     _frozen: bool = False
     lost: dict[str, WeftError] = field(default_factory=dict)
     """Streams whose source cannot be had again in this process, and why: they are not read."""
+    _needed: frozenset[str] = frozenset()
+    """The streams that queries read, as they were at the last look."""
 
     # ---- beginning and end
 
@@ -119,7 +121,10 @@ class Inputs:
     def look(self) -> Offer:
         """What a batch could read now."""
         needed = self.core.needed_streams()
+        self._needed = frozenset(needed)
         self._take_failures()
+        for name in [name for name in list(self._faults) if name not in needed]:
+            self._faults.pop(name, None)  # nobody tries to read it, so nobody would find out that it is well again
         files: dict[str, tuple[FileRef, ...]] = {}
         for name, stream in needed.items():
             if self._is_held_off(name):
@@ -129,7 +134,8 @@ class Inputs:
                     files[name] = found
             else:
                 self._read_frame(stream)
-        for name in [name for name in self.frames.reading if name not in needed]:
+                self._forgive_frame(name)
+        for name in [name for name in list(self.frames.reading) if name not in needed]:
             self.frames.stop(name)
         return Offer(files, self._new_arrivals(), frozenset((*self._faults, *self.lost)))
 
@@ -148,7 +154,7 @@ class Inputs:
 
     def _is_unsettled(self) -> bool:
         arrived = self.frames.arrivals()
-        return any(not reader.is_quiet for name, reader in self.frames.reading.items() if name not in arrived)
+        return any(not reader.is_quiet for name, reader in list(self.frames.reading.items()) if name not in arrived)
 
     def done(self, offer: Offer) -> None:
         """A batch with these inputs is committed."""
@@ -180,6 +186,11 @@ class Inputs:
         """Why streams cannot be read now."""
         return {name: fault.error for name, fault in list(self._faults.items())} | dict(self.lost)
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether none of the streams that queries read can be read now; takes no lock."""
+        return bool(self._needed) and all(name in self._faults or name in self.lost for name in self._needed)
+
     # ---- files
 
     def _new_files(self, stream: Stream, source: FileSource) -> tuple[FileRef, ...]:
@@ -192,7 +203,10 @@ class Inputs:
         except OSError as error:
             self.refuse(stream.name, _unreadable(stream, error))
             return ()
-        return listing.next_files(most_files=source.max_files_per_batch)
+        found = listing.next_files(most_files=source.max_files_per_batch)
+        if not found and not self._frozen:
+            self._faults.pop(stream.name, None)  # it can be listed, and no file is left that could not be read
+        return found
 
     def _compare(self, stream: str, listing: Listing) -> None:
         """Forget files that were removed, from time to time."""
@@ -223,6 +237,13 @@ class Inputs:
             self.refuse(stream.name, _unreadable(stream, error))
         if self._trigger in (AVAILABLE_NOW, ONE_BATCH):
             self._finished.add(stream.name)
+
+    def _forgive_frame(self, stream: str) -> None:
+        """A source that has failed is well again if it is read again and has nothing new; rows of it are to be
+        committed first."""
+        reader = self.frames.reading.get(stream)
+        if stream in self._faults and reader is not None and reader.found_nothing:
+            self._faults.pop(stream, None)
 
     def _new_arrivals(self) -> dict[str, Arrival]:
         """Micro-batches whose rows are not committed; one that Spark repeats after a crash is let go."""

@@ -19,7 +19,7 @@ from weft.runtime.session import local_session
 from weft.service.added import check_added, read_added, write_added
 from weft.service.config import Config, StreamSpec, seconds_of
 from weft.service.declare import declare
-from weft.service.health import Pulse, Standing, State, look_at
+from weft.service.health import Pulse, Standing, State, look_at, reason_of
 from weft.service.listen import ADDRESS_FILE
 from weft.service.observer import Observer
 from weft.service.secrets import Secrets
@@ -77,7 +77,8 @@ class Visitor:
         health, error = self.engine.health(), self.engine.error
         stopped = State.RUNNING if error is None else State.FAILED
         state = {"failing": State.FAILING, "stuck": State.STUCK, "stopped": stopped}.get(health.state, State.RUNNING)
-        return Standing(state, None if state is State.RUNNING else error, health.failures)
+        reason = None if state is State.RUNNING else error or reason_of(self.engine, health)
+        return Standing(state, reason, health.failures)
 
     def add_stream(self, spec: StreamSpec) -> Stream:
         """Declare a stream."""
