@@ -242,7 +242,7 @@ class Local:
             raise UnknownStream(f'stream "{name}" does not exist')
         before = self._views.stream(known)
         if cascade:
-            core.submit(drop=[core.roster.names[query] for query in core.readers_of(name)])
+            core.submit(drop=list(core.readers_of(name)))
         core.drop_stream(name)
         return before
 

@@ -77,8 +77,7 @@ class Declaring(ABC):
         """
         self._check_open()
         if cascade:
-            readers = set(self.core.readers_of(name))
-            self.core.submit(drop=[self.core.roster.names[name] for name in readers])
+            self.core.submit(drop=list(self.core.readers_of(name)))
         self._batches.between(lambda: self.core.drop_stream(name))
         self._inputs.forget(name)
         _log.info("stream dropped", extra={"stream": name})
