@@ -34,7 +34,7 @@ from weft.service.service import Service, Wanted
 from weft.service.tenants import EVERYBODY, Tenants
 from weft.service.views import Views, columns_of
 from weft.sql import bind, parse_duration
-from weft.state.directory import Directory
+from weft.state.directory import Directory, state_path
 from weft.state.ended import number_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Local:
     is_here = True
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = state_path(path)
         # Looking at a path that does not exist must not make it one.
         self._opened = _open(path) if (path / "format.json").exists() else None
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+
+from weft.errors import InvalidSetting
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -10,3 +13,12 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 def has_scheme(path: str) -> bool:
     """Whether a path is an address such as `s3a://bucket/x` or `file:/x`, which is no path of this machine."""
     return _SCHEME.match(path) is not None
+
+
+def local_path(path: str | os.PathLike[str], what: str, *, hint: str) -> str:
+    """A path of this machine, as it was given. An address is refused: it would become a folder below the current one,
+    also if it was made a `Path` before, of which one slash is left. `what` says what it is the path of."""
+    text = os.fspath(path)
+    if has_scheme(text):
+        raise InvalidSetting(f'{what} "{text}" is not a local path', hint=hint)
+    return text
