@@ -101,7 +101,7 @@ class Declaring(ABC):
         """Go on without a stream whose source cannot be had again: only the queries over it wait, until it is declared
         again."""
         self._inputs.lost[name] = error
-        _log.error('stream "%s" is not read: %s', name, error.detail or error.message, extra={"stream": name})
+        _log.error('stream "%s" is not read: %s', name, error.in_a_line(), extra={"stream": name})
 
     def stream_errors(self) -> dict[str, WeftError]:
         """Why streams cannot be read now; they are tried again, and only the queries over them wait."""

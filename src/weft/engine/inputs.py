@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from weft.engine.core import Core
+from weft.engine.faults import Faults
 from weft.errors import DetachedStream, SourceUnavailable, StateCorrupt, WeftError
 from weft.plan.stream import FileSource, Stream
 from weft.runtime.frames import AVAILABLE_NOW, ONE_BATCH, Arrival, Frames
 from weft.runtime.listing import FileRef, Listing
 from weft.runtime.task import BatchInputs
 
-_log = logging.getLogger("weft")
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before a source that failed is tried again: at first, and after many failures in a row."""
 _COMPARE_EVERY = 600.0
 """Seconds between two looks for files that are gone."""
 _POLL = 0.02
@@ -58,15 +55,6 @@ class Offer:
 
 
 @dataclass(slots=True)
-class _Fault:
-    """A source that cannot be read now."""
-
-    error: WeftError
-    failures: int
-    retry_at: float
-
-
-@dataclass(slots=True)
 class Inputs:
     """The inputs of an engine. One thread at a time asks what there is; anybody may ask what has failed."""
 
@@ -75,7 +63,7 @@ class Inputs:
     arrived: threading.Event
     """Set when a micro-batch of a DataFrame arrives."""
     _listings: dict[str, Listing] = field(default_factory=dict)
-    _faults: dict[str, _Fault] = field(default_factory=dict)
+    _faults: Faults = field(default_factory=Faults)
     _compared: dict[str, float] = field(default_factory=dict)
     _trigger: str = ""
     _finished: set[str] = field(default_factory=set)
@@ -113,7 +101,7 @@ class Inputs:
         """A stream was dropped."""
         self.frames.forget(stream)
         self._listings.pop(stream, None)
-        self._faults.pop(stream, None)
+        self._faults.forget(stream)
         self.lost.pop(stream, None)
 
     # ---- what there is
@@ -123,8 +111,7 @@ class Inputs:
         needed = self.core.needed_streams()
         self._needed = frozenset(needed)
         self._take_failures()
-        for name in [name for name in list(self._faults) if name not in needed]:
-            self._faults.pop(name, None)  # nobody tries to read it, so nobody would find out that it is well again
+        self._faults.keep_only(self._needed)
         files: dict[str, tuple[FileRef, ...]] = {}
         for name, stream in needed.items():
             if self._is_held_off(name):
@@ -164,18 +151,11 @@ class Inputs:
         for arrival in offer.arrivals.values():
             self.frames.release(arrival)
         for name in offer.streams:
-            self._faults.pop(name, None)
+            self._faults.forget(name)
 
     def refuse(self, stream: str, error: WeftError) -> None:
         """A source cannot be read now: it is tried again after a pause, and only its own queries wait."""
-        before = self._faults.get(stream)
-        failures = 1 if before is None else before.failures + 1
-        pause = min(_FIRST_PAUSE * 2 ** (failures - 1), _LONGEST_PAUSE)
-        self._faults[stream] = _Fault(error, failures, time.monotonic() + pause)
-        reason = error.detail or error.message
-        _log.warning(
-            "source failed: %s", reason, extra={"stream": stream, "failures": failures, "retry_seconds": pause}
-        )
+        self._faults.note(stream, error)
         if (arrival := self.frames.arrivals().get(stream)) is not None:
             self.frames.release(arrival, error)
         self.frames.stop(stream)
@@ -184,7 +164,7 @@ class Inputs:
 
     def faults(self) -> dict[str, WeftError]:
         """Why streams cannot be read now."""
-        return {name: fault.error for name, fault in list(self._faults.items())} | dict(self.lost)
+        return self._faults.errors() | dict(self.lost)
 
     @property
     def is_cut_off(self) -> bool:
@@ -205,7 +185,7 @@ class Inputs:
             return ()
         found = listing.next_files(most_files=source.max_files_per_batch)
         if not found and not self._frozen:
-            self._faults.pop(stream.name, None)  # it can be listed, and no file is left that could not be read
+            self._faults.forget(stream.name)  # it can be listed, and no file is left that could not be read
         return found
 
     def _compare(self, stream: str, listing: Listing) -> None:
@@ -243,7 +223,7 @@ class Inputs:
         committed first."""
         reader = self.frames.reading.get(stream)
         if stream in self._faults and reader is not None and reader.found_nothing:
-            self._faults.pop(stream, None)
+            self._faults.forget(stream)
 
     def _new_arrivals(self) -> dict[str, Arrival]:
         """Micro-batches whose rows are not committed; one that Spark repeats after a crash is let go."""
@@ -260,14 +240,11 @@ class Inputs:
 
     def _take_failures(self) -> None:
         for name, reason in self.frames.failures().items():
-            if name not in self._faults or self._faults[name].retry_at <= time.monotonic():
+            if self._faults.is_due(name):
                 self.refuse(name, _failed(name, reason))
 
     def _is_held_off(self, stream: str) -> bool:
-        if stream in self.lost:
-            return True
-        fault = self._faults.get(stream)
-        return fault is not None and fault.retry_at > time.monotonic()
+        return stream in self.lost or not self._faults.is_due(stream)
 
 
 def _unreadable(stream: Stream, error: Exception) -> SourceUnavailable:

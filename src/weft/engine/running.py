@@ -123,10 +123,13 @@ class Running:
             self._loop(interval)
         except WeftError as error:
             self._failure = error
+            if error is not self._batches.error and not self._stop.is_set():  # no batch has failed, and so told it
+                self._batches.error = error
+                _log.error("batches ended: %s", error.in_a_line(), extra={"code": error.code})
         except BaseException as error:
             self._failure = to_user_error(error, self._core.next_batch)
             self._batches.error = self._failure
-            _log.exception("batches ended: %s", self._failure.message)
+            _log.exception("batches ended: %s", self._failure.in_a_line(), extra={"code": self._failure.code})
         finally:
             self._progress.note()
             try:

@@ -54,7 +54,7 @@ Sink = ParquetSink | CallbackSink
 def parquet(path: str | os.PathLike[str]) -> ParquetSink:
     """A sink that writes a query's rows as Parquet files into a directory of its own, exactly once."""
     hint = "A sink writes to a directory of this machine; mount what is elsewhere, or copy the files from a directory."
-    return ParquetSink(os.path.abspath(local_path(path, "sink path", hint=hint)))
+    return ParquetSink(os.path.abspath(local_path(os.fspath(path), "sink path", hint=hint)))
 
 
 def callback(function: Callable[[Sequence[Any], int], None]) -> CallbackSink:

@@ -51,7 +51,7 @@ def files(
         names = ", ".join(each.value for each in Format)
         raise InvalidSetting(f"format {format!r} is not one weft reads", hint=f"Give one of: {names}.") from None
     hint = "weft reads its own formats from directories that all workers reach; mount it, or let Spark read it."
-    folder = os.path.abspath(local_path(path, "stream path", hint=hint))
+    folder = os.path.abspath(local_path(os.fspath(path), "stream path", hint=hint))
     pairs = tuple(sorted((options or {}).items()))
     if len(dict(pairs).get("sep", ",")) != 1:
         raise InvalidSetting(f"option sep is {dict(pairs)['sep']!r}", hint="Give a single character.")

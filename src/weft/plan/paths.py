@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from weft.errors import InvalidSetting
@@ -15,10 +14,9 @@ def has_scheme(path: str) -> bool:
     return _SCHEME.match(path) is not None
 
 
-def local_path(path: str | os.PathLike[str], what: str, *, hint: str) -> str:
+def local_path(path: str, what: str, *, hint: str) -> str:
     """A path of this machine, as it was given. An address is refused: it would become a folder below the current one,
     also if it was made a `Path` before, of which one slash is left. `what` says what it is the path of."""
-    text = os.fspath(path)
-    if has_scheme(text):
-        raise InvalidSetting(f'{what} "{text}" is not a local path', hint=hint)
-    return text
+    if has_scheme(path):
+        raise InvalidSetting(f'{what} "{path}" is not a local path', hint=hint)
+    return path

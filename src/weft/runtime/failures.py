@@ -23,7 +23,7 @@ from weft.runtime.worker import MEMORY_SETTING
 
 _LONGEST = 500
 _NO_SPACE = re.compile(r"Errno 28|No space left on device|\[disk_full\]|Disk quota exceeded")
-_BAD_FILE = re.compile(r"BadFile: (file \".*?\" [^\[\n]*)\[bad_file\]")
+_BAD_FILE = re.compile(r"BadFile: (file \".*?\" [^\[\n]*)\[bad_file\](?:\n\s*detail: ([^\n]*))?")
 _DAMAGED = re.compile(r"(?:StateCorrupt|FileMissing): ([^\n]*?) \[state_corrupt\](?:\n\s*detail: ([^\n]*))?")
 _TRACEBACK = "Traceback (most recent call last):"
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<name>weft|numba|numpy|pandas|pyarrow)\b")
@@ -58,14 +58,21 @@ def to_user_error(error: BaseException, batch: int, *, committed: bool = False) 
     if found := _UNAVAILABLE.search(text):
         return SourceUnavailable(found.group(1).strip(), detail=found.group(2).strip(), hint=found.group(3).strip())
     if found := _BAD_FILE.search(text):
+        declared = "The stream is declared with on_bad_file='fail', so the batch was not run."
         return BadFile(
             found.group(1).strip(),
-            detail="The stream is declared with on_bad_file='fail', so the batch was not run.",
+            detail=_sentence(found.group(2)) + declared,
             hint="Repair or remove the file and start the engine again, or declare on_bad_file='quarantine'.",
         )
     if found := _DAMAGED.search(text):
         return StateCorrupt(found[1], detail=found[2] or "", hint="Restore the state directory from a copy.")
     return _batch_failed(error, batch, cause=cause_of(error), outcome=outcome)
+
+
+def _sentence(reason: str | None) -> str:
+    """A reason that a worker gave, to be followed by another sentence."""
+    text = redacted(reason or "", os.environ).strip()[:_LONGEST]
+    return "" if not text else f"{text.removesuffix('.')}. "
 
 
 def _outcome(committed: bool) -> str:

@@ -263,7 +263,7 @@ class EngineHost:
         self._looks_by = time.monotonic() + pause + _SILENCE
         failures = self._pulse.standing.failures
         _log.error(
-            f"engine failed: {_in_a_line(error)}; failure {failures} in a row, next try in {pause:g} s",
+            f"engine failed: {error.in_a_line()}; failure {failures} in a row, next try in {pause:g} s",
             extra={"code": error.code, "error": error.message, "detail": error.detail, "failures": failures},
         )
         self.on_batch()
@@ -276,7 +276,7 @@ class EngineHost:
         if now.state is State.RUNNING:
             _log.info(f"engine is running again; it was {before.state}")
         else:
-            reason = "" if now.error is None else _in_a_line(now.error)
+            reason = "" if now.error is None else now.error.in_a_line()
             _log.error(f"engine is {now.state}: {reason}", extra={"state": now.state.value})
         self.on_batch()
 
@@ -285,7 +285,7 @@ class EngineHost:
             return
         self.hopeless = error
         self._pulse.ended(error)
-        _log.error(f"engine failed for good: {_in_a_line(error)}", extra={"code": error.code, "error": error.message})
+        _log.error(f"engine failed for good: {error.in_a_line()}", extra={"code": error.code, "error": error.message})
         self.on_hopeless()
 
 
@@ -334,10 +334,6 @@ def _told(error: Exception) -> WeftError:
         return error
     found = to_user_error(error, 0)  # it was no batch
     return EngineStopped("Spark cannot go on", detail=found.detail) if isinstance(found, BatchFailed) else found
-
-
-def _in_a_line(error: WeftError) -> str:
-    return f"{error.message} [{error.code}]" + (f": {error.detail}" if error.detail else "")
 
 
 def _java_ended(status: int) -> WeftError:

@@ -45,7 +45,7 @@ def disk_errors(what: str) -> Iterator[None]:
 def state_path(path: str | os.PathLike[str]) -> Path:
     """The path of a state directory, which need not be there; an address is refused."""
     hint = "Give a directory that the driver and all executors reach under the same path."
-    return Path(local_path(path, "state directory", hint=hint))
+    return Path(local_path(os.fspath(path), "state directory", hint=hint))
 
 
 class Directory:

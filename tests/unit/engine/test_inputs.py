@@ -73,7 +73,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setattr("weft.engine.inputs._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("weft.engine.faults.FIRST_PAUSE", 0.0)
     made = Site(tmp_path)
     yield made
     made.core.directory.close()

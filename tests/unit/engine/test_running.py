@@ -18,6 +18,7 @@ from weft.engine.inputs import Inputs
 from weft.engine.progress import PATIENCE, Progress
 from weft.engine.running import Running
 from weft.engine.streams import declare_stream, files
+from weft.errors import StateCorrupt
 from weft.runtime.frames import Frames
 from weft.runtime.task import BatchTask, Program
 from weft.service.health import Pulse, Standing, State, look_at
@@ -113,7 +114,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr("weft.engine.running._LOOK_EVERY", 0.0001)
-    monkeypatch.setattr("weft.engine.inputs._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("weft.engine.faults.FIRST_PAUSE", 0.0)
     made = Site(tmp_path, monkeypatch)
     yield made
     made.core.directory.close()
@@ -222,3 +223,27 @@ def test_a_bad_file_that_was_removed_is_forgotten(site: Site) -> None:
         assert (health.failures, health.failing_streams) == (0, ())
 
     site.play(break_it, mend_it, is_well)
+
+
+def test_why_a_stream_cannot_be_read_is_in_one_line(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """As it was: "source failed: No such file or directory", of whichever stream and folder."""
+    (site.root / "a").rmdir()
+    site.play(lambda: None)
+    folder = f'the directory "{site.root / "a"}" of stream "a" cannot be read [source_unavailable]'
+    assert f'stream "a" cannot be read now: {folder}: No such file or directory' in caplog.text
+
+
+def test_a_failure_outside_a_batch_is_told(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: it ended the engine without a word, and the service knew no reason."""
+    error = StateCorrupt("file x is damaged", detail="Its digest is another.")
+
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(site.core, "tidy", fail)
+    site.running._begin()
+    site.running._run(0.0)
+    assert site.batches.error is error
+    assert "batches ended: file x is damaged [state_corrupt]: Its digest is another." in caplog.text

@@ -46,6 +46,14 @@ def test_a_bad_file_is_named() -> None:
     assert "on_bad_file" in found.detail
 
 
+def test_why_a_file_is_bad_is_told() -> None:
+    """As it was: only that the stream is declared so, which its owner knows."""
+    bad = BadFile('file "/in/a.csv" cannot be read as csv', detail="Row 3 has 2 columns, not 3.", hint="Repair it.")
+    found = to_user_error(RuntimeError(f"Job aborted.\n  weft.errors.BadFile: {bad}\n  at org.apache"), 7)
+    assert found.message == 'file "/in/a.csv" cannot be read as csv'
+    assert found.detail.startswith("Row 3 has 2 columns, not 3. The stream is declared with on_bad_file='fail'")
+
+
 @pytest.mark.parametrize(
     "damage",
     [
