@@ -44,6 +44,8 @@ class Standing:
     """In a row, without a commit between them."""
     next_try: float | None = None
     batch_began: float | None = None
+    failing_streams: tuple[str, ...] = ()
+    """Those that cannot be read now; the queries over them wait."""
 
     @property
     def ready(self) -> bool:
@@ -71,6 +73,7 @@ class Seen:
     failures: int = 0
     """That the engine itself has counted in a row."""
     error: WeftError | None = None
+    failing_streams: tuple[str, ...] = ()
 
 
 def look_at(engine: Engine) -> Seen:
@@ -86,6 +89,7 @@ def look_at(engine: Engine) -> Seen:
         failing=health.state == "failing",
         failures=health.failures,
         error=reason_of(engine, health),
+        failing_streams=health.failing_streams,
     )
 
 
@@ -150,7 +154,9 @@ class Pulse:
             state, error = State.STUCK, self._too_long(seen.batch)
         elif seen.stuck:
             state, error = State.STUCK, self._too_long(seen.batch) if seen.running_for else _no_progress(seen)
-        self.standing = Standing(state, error if state is not State.RUNNING else None, failures, batch_began=began)
+        reason = error if state is not State.RUNNING else None
+        failing = seen.failing_streams
+        self.standing = Standing(state, reason, failures, batch_began=began, failing_streams=failing)
         return self.standing
 
     def _batch_began(self, seen: Seen, now: float) -> float | None:

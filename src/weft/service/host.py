@@ -5,16 +5,25 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
 from weft.engine import Engine
-from weft.errors import BatchFailed, DuplicateStream, EngineStopped, InvalidStream, WeftError
-from weft.plan.stream import Stream
+from weft.errors import (
+    BatchFailed,
+    DuplicateStream,
+    EngineStopped,
+    InvalidName,
+    InvalidSetting,
+    InvalidStream,
+    SourceUnavailable,
+    WeftError,
+)
+from weft.plan.stream import FileSource, Stream
 from weft.runtime.alive import java_status, kill_java
-from weft.runtime.failures import to_user_error
+from weft.runtime.failures import cause_of, to_user_error
 from weft.runtime.session import local_session
 from weft.service.added import check_added, read_added, write_added
 from weft.service.config import Config, StreamSpec, seconds_of
@@ -78,7 +87,7 @@ class Visitor:
         stopped = State.RUNNING if error is None else State.FAILED
         state = {"failing": State.FAILING, "stuck": State.STUCK, "stopped": stopped}.get(health.state, State.RUNNING)
         reason = None if state is State.RUNNING else error or reason_of(self.engine, health)
-        return Standing(state, reason, health.failures)
+        return Standing(state, reason, health.failures, failing_streams=health.failing_streams)
 
     def add_stream(self, spec: StreamSpec) -> Stream:
         """Declare a stream."""
@@ -313,8 +322,7 @@ def open_engine(config: Config, secrets: Secrets) -> Engine:
         )
         try:
             check_added(engine.core.directory)
-            for spec in config.streams:
-                declare(engine, spec, secrets)
+            declare_all(engine, config.streams, secrets)
             for spec in read_added(engine.core.directory):
                 try:
                     declare(engine, spec, secrets)
@@ -327,6 +335,35 @@ def open_engine(config: Config, secrets: Secrets) -> Engine:
         spark.stop()
         raise
     return engine
+
+
+def declare_all(engine: Engine, specs: Iterable[StreamSpec], secrets: Secrets) -> None:
+    """Declare the streams of a configuration. One that is known, and whose source cannot be had now, must not end the
+    service: only its queries wait. What is wrong with the configuration itself is raised."""
+    for spec in specs:
+        try:
+            declare(engine, spec, secrets)
+        except (DuplicateStream, InvalidName, InvalidSetting):
+            raise
+        except Exception as error:
+            known = engine.core.streams.get(spec.name)
+            if known is None:
+                raise
+            told = _unavailable(spec.name, error)
+            if isinstance(known.source, FileSource):  # it is as it was, and read as soon as its directory can be
+                _log.error(f"stream declared as it was: {told.in_a_line()}", extra={"stream": spec.name})
+            else:
+                engine.lose_stream(spec.name, told)
+
+
+def _unavailable(stream: str, error: Exception) -> WeftError:
+    if isinstance(error, WeftError):
+        return error
+    return SourceUnavailable(
+        f'the source of stream "{stream}" cannot be opened',
+        detail=cause_of(error),
+        hint="Repair it, or remove the stream from the configuration file.",
+    )
 
 
 def _told(error: Exception) -> WeftError:
