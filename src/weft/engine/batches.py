@@ -93,6 +93,9 @@ class Batches:
             batch = self._core.next_batch
             try:
                 with self._turn:
+                    # A stream may have been dropped since it was offered, or since the last attempt.
+                    if not (offer := self._inputs.still_there(offer)):
+                        return None
                     summary = self._attempt(offer)
             except WeftError as error:
                 if self._core.next_batch > batch:

@@ -11,6 +11,7 @@ from weft.engine.core import Core
 from weft.engine.faults import Faults
 from weft.errors import DetachedStream, SourceUnavailable, StateCorrupt, WeftError
 from weft.plan.stream import FileSource, Stream
+from weft.runtime.failures import is_stopped
 from weft.runtime.frames import AVAILABLE_NOW, ONE_BATCH, Arrival, Frames
 from weft.runtime.listing import FileRef, Listing
 from weft.runtime.task import BatchInputs
@@ -143,6 +144,11 @@ class Inputs:
         arrived = self.frames.arrivals()
         return any(not reader.is_quiet for name, reader in list(self.frames.reading.items()) if name not in arrived)
 
+    def still_there(self, offer: Offer) -> Offer:
+        """What is left of an offer without the streams that were dropped meanwhile."""
+        dropped = offer.streams - self.core.streams.keys()
+        return offer.without(dropped) if dropped else offer
+
     def done(self, offer: Offer) -> None:
         """A batch with these inputs is committed."""
         for name, files in offer.files.items():
@@ -214,6 +220,8 @@ class Inputs:
         except WeftError as error:
             self.refuse(stream.name, error)
         except Exception as error:
+            if is_stopped(error):
+                raise  # it is not the source that has failed
             self.refuse(stream.name, _unreadable(stream, error))
         if self._trigger in (AVAILABLE_NOW, ONE_BATCH):
             self._finished.add(stream.name)

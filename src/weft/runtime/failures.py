@@ -31,6 +31,7 @@ _NO_MEMORY = re.compile(
     r"(^|[.\s])(Arrow)?_?(Array)?MemoryError\b|std::bad_alloc|java\.lang\.OutOfMemoryError|SparkOutOfMemoryError"
 )
 _CRASHED = re.compile(r"Python worker exited unexpectedly|Python worker failed to|ExecutorLostFailure")
+_STOPPED = re.compile(r"stopped SparkContext|SparkContext (was|has been) shut ?down|SparkContext is shutting down")
 _CALLING = re.compile(r"An error occurred while calling \S+\.?$")
 _WRAPPED = re.compile(r"^(Caused by: |: )?((org\.apache\.spark|java)[\w.$]*(Exception|Error): )?")
 _LOST_TASK = re.compile(r".*most recent failure: Lost task [^:]*?\(TID \d+\) \([^)]*\): ")
@@ -81,8 +82,19 @@ def _outcome(committed: bool) -> str:
     return "Nothing of this batch was committed; it is run again at the next start."
 
 
+def is_stopped(error: BaseException) -> bool:
+    """Whether something failed because Spark's context was stopped: nothing works in this process any more."""
+    return _STOPPED.search(str(error)) is not None
+
+
 def _batch_failed(error: BaseException, batch: int, *, cause: str, outcome: str) -> BatchFailed:
     text = f"{cause}\n{error}"
+    if is_stopped(error):
+        return SparkLost(
+            f"batch {batch} failed: Spark was stopped, and its Java process lives on without it",
+            detail=cause,
+            hint=f"{outcome} Start the program again; the engine continues where it was.",
+        )
     if isinstance(error, (Py4JNetworkError, ConnectionError)):
         return SparkLost(
             f"batch {batch} failed: Spark's Java process does not answer",

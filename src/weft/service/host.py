@@ -22,7 +22,7 @@ from weft.errors import (
     WeftError,
 )
 from weft.plan.stream import FileSource, Stream
-from weft.runtime.alive import java_status, kill_java
+from weft.runtime.alive import is_stopped, java_status, kill_java
 from weft.runtime.failures import cause_of, to_user_error
 from weft.runtime.session import local_session
 from weft.service.added import check_added, read_added, write_added
@@ -230,7 +230,8 @@ class EngineHost:
                 return
 
     def _look(self, engine: Engine) -> bool:
-        """One look at the engine, which is started again if it has failed; False if the service stops meanwhile."""
+        """One look at the engine, which is started again if it has failed; False if there is nothing more
+        to look at: the service stops, or no engine can run in this process any more."""
         self._looks_by = time.monotonic() + _SILENCE
         try:
             if engine.core.streams and not self._started:
@@ -246,6 +247,9 @@ class EngineHost:
     def _start_again(self, engine: Engine, failure: Exception) -> bool:
         """Start a failed engine after a pause, which is longer with every failure in a row."""
         while java_status() is None:
+            if is_stopped(engine.spark):  # a batch would fail for ever: only a new process has a new Spark
+                self._give_up(_spark_stopped(_told(failure)))
+                return False
             pause = self._failed(_told(failure))
             if self._stop.wait(pause):
                 return False
@@ -371,6 +375,14 @@ def _told(error: Exception) -> WeftError:
         return error
     found = to_user_error(error, 0)  # it was no batch
     return EngineStopped("Spark cannot go on", detail=found.detail) if isinstance(found, BatchFailed) else found
+
+
+def _spark_stopped(cause: WeftError) -> WeftError:
+    return EngineStopped(
+        "Spark was stopped, and nothing can run in its Java process any more",
+        detail=f"The failure that showed it: {cause.in_a_line()}. What was committed is safe.",
+        hint="Look at the file of spark.log for the reason, and start the service again: it continues where it was.",
+    )
 
 
 def _java_ended(status: int) -> WeftError:

@@ -132,6 +132,19 @@ def test_a_reader_that_ends_while_others_look_at_all_is_no_error(site: Site) -> 
     assert not site.inputs._is_unsettled()
 
 
+def test_a_context_that_was_stopped_is_no_fault_of_a_source(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: every DataFrame was tried again for ever in a Spark that has ended."""
+
+    def start(*_: object) -> None:
+        raise RuntimeError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
+
+    site.frames.stop("b")
+    monkeypatch.setattr(site.frames, "start", start)
+    with pytest.raises(RuntimeError, match="stopped SparkContext"):
+        site.inputs.look()
+    assert site.inputs.faults() == {}
+
+
 def test_a_reader_with_a_micro_batch_that_waits_has_found_something(tmp_path: Path) -> None:
     spark: Any = Spark()
     reader = FrameReader("b", spark, tmp_path, lambda _: None)

@@ -161,6 +161,10 @@ def test_a_worker_that_crashed() -> None:
 
 def test_java_is_gone() -> None:
     assert isinstance(to_user_error(Py4JNetworkError("Answer from Java side is empty"), 7), SparkLost)
+    stopped = "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
+    assert isinstance(to_user_error(RuntimeError(stopped), 7), SparkLost)
+    cancelled = "Job 7 cancelled because SparkContext was shut down"
+    assert isinstance(to_user_error(RuntimeError(cancelled), 7), SparkLost)
     assert isinstance(to_user_error(ConnectionRefusedError(111, "Connection refused"), 7), SparkLost)
 
 

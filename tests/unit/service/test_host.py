@@ -16,7 +16,7 @@ from tests.unit.engine.sample import stream
 from weft.engine.core import Core
 from weft.engine.engine import Engine
 from weft.engine.running import Health
-from weft.errors import BatchFailed, DuplicateStream, EngineStopped, InvalidStream, WeftError
+from weft.errors import BatchFailed, DuplicateStream, EngineStopped, InvalidStream, SparkLost, WeftError
 from weft.plan.stream import FileSource, Format
 from weft.service import host as module
 from weft.service.added import read_added, write_added
@@ -194,6 +194,22 @@ def test_without_java_the_service_ends_with_the_reason(
     host.stop()  # an engine without Java cannot be stopped as usual
     assert host.standing.state is State.STOPPING
     Directory.open(fragile.core.directory.root).close()
+
+
+def test_without_a_context_in_a_living_java_the_service_ends(host: EngineHost, fragile: Fragile) -> None:
+    """As it was: the engine was started again and again, and could never run."""
+    ended: list[str] = []
+    host.on_hopeless = lambda: ended.append(str(host.hopeless))
+    context = SimpleNamespace(isStopped=lambda: True)
+    fragile.spark.sparkContext = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context))
+
+    def die() -> None:
+        fragile.alive, fragile.error = False, SparkLost("batch 0 failed: Spark was stopped")
+
+    script = play(host, nothing, die, nothing)
+    assert "Spark was stopped" in ended[0]
+    assert host.standing.state is State.FAILED
+    assert set(script.waits) == {module._LOOK_EVERY}, "it was not tried again"
 
 
 def test_a_look_that_takes_too_long_is_noticed(host: EngineHost, monkeypatch: pytest.MonkeyPatch) -> None:
