@@ -25,6 +25,11 @@ class WeftError(Exception):
             text += f"\n  hint: {self.hint}"
         return text
 
+    def in_a_line(self) -> str:
+        """What happened and why, for the log; what to do about it is for whoever asked."""
+        text = f"{self.message} [{self.code}]" + (f": {self.detail}" if self.detail else "")
+        return " ".join(text.split())
+
     def to_dict(self) -> dict[str, object]:
         """The one JSON shape of an error, for the REST service and `--json`."""
         return {

@@ -34,7 +34,7 @@ from weft.service.service import Service, Wanted
 from weft.service.tenants import EVERYBODY, Tenants
 from weft.service.views import Views, columns_of
 from weft.sql import bind, parse_duration
-from weft.state.directory import Directory
+from weft.state.directory import Directory, state_path
 from weft.state.ended import number_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Local:
     is_here = True
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = state_path(path)
         # Looking at a path that does not exist must not make it one.
         self._opened = _open(path) if (path / "format.json").exists() else None
 
@@ -242,7 +242,7 @@ class Local:
             raise UnknownStream(f'stream "{name}" does not exist')
         before = self._views.stream(known)
         if cascade:
-            core.submit(drop=[core.roster.names[query] for query in core.readers_of(name)])
+            core.submit(drop=list(core.readers_of(name)))
         core.drop_stream(name)
         return before
 

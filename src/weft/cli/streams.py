@@ -9,6 +9,7 @@ import typer
 
 from weft.cli import show
 from weft.cli.session import Session, shared
+from weft.plan.paths import has_scheme
 
 if TYPE_CHECKING:
     from weft.service.client import NewStream
@@ -51,7 +52,7 @@ def add(  # noqa: PLR0913 each is an option of the command
     wanted: NewStream = {"name": name, "format": format, "time": time, "lateness": lateness}
     if path is not None:
         # A service elsewhere has other directories than the user's.
-        local = "://" not in path and session.backend.is_here
+        local = not has_scheme(path) and session.backend.is_here
         wanted["path"] = os.path.abspath(path) if local else path
     if schema is not None:
         wanted["schema"] = schema

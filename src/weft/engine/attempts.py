@@ -10,6 +10,7 @@ from typing import Any
 
 from weft.engine.core import Core
 from weft.engine.inputs import Offer
+from weft.engine.progress import PATIENCE, Progress
 from weft.runtime.job import BatchRunner
 from weft.runtime.task import BatchTask, Program
 
@@ -22,8 +23,6 @@ _FIRST_PATIENCE = 60.0
 """Seconds that a drop waits for the first batch of a process, of which nobody knows what is usual."""
 _INTERRUPT_EVERY = 60.0
 """Seconds between two batches that are given up for a drop, so that many drops cannot hold up all batches."""
-_STUCK_AFTER = 60.0
-"""Seconds that the tasks of a batch that was given up have to end."""
 _LOOK_EVERY = 0.01
 DROPPED = "a query of it was dropped"
 
@@ -47,18 +46,24 @@ class Attempts:
         self._core, self._runner = core, runner
         self._usual = usual
         """Seconds that batches usually take; None if there was none yet."""
+        self.progress = Progress()
         self._run: _Run | None = None
         self._interrupted_at = -_INTERRUPT_EVERY
 
     def run(self, offer: Offer, program: Program, task: BatchTask, *, limit: float) -> list[dict[str, Any]]:
         """Run the tasks of a batch for at most `limit` seconds; returns what they report. To be ended by `end`."""
+        self.progress.note()
         self._run = _Run(task, time.monotonic(), limit)
         frames = {name: arrival.frame for name, arrival in offer.arrivals.items()}
-        return self._runner.run(frames, program, task)
+        try:
+            return self._runner.run(frames, program, task)
+        finally:
+            self.progress.note()
 
     def end(self, task: BatchTask, *, keep: bool) -> None:
         """An attempt has ended; unless its files are to be kept they go."""
         self._run = None
+        self.progress.note()
         if not keep:
             # A batch that was given up was aborted before its tasks had ended.
             self._core.inventory.remove_attempt(task.batch, task.attempt)
@@ -101,7 +106,7 @@ class Attempts:
     def is_stuck(self) -> bool:
         """Whether an attempt that was given up has not ended in good time."""
         run = self._run
-        return run is not None and bool(run.reason) and time.monotonic() - run.given_up_at > _STUCK_AFTER
+        return run is not None and bool(run.reason) and time.monotonic() - run.given_up_at > PATIENCE
 
     @property
     def running_for(self) -> float:

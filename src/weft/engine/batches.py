@@ -96,6 +96,9 @@ class Batches:
             batch = self._core.next_batch
             try:
                 with self._turn:
+                    # A stream may have been dropped since it was offered, or since the last attempt.
+                    if not (offer := self._inputs.still_there(offer)):
+                        return None
                     self._look_at_crashes(offer)
                     summary = self._attempt(offer)
             except WeftError as error:
@@ -172,14 +175,14 @@ class Batches:
         self.failures += 1
         self._inputs.done(offer)
         batch = self._core.next_batch - 1
-        _log.error("tidying up after batch %d failed: %s", batch, _in_a_line(error), extra={"batch": batch})
+        _log.error("tidying up after batch %d failed: %s", batch, error.in_a_line(), extra={"batch": batch})
 
     def _after_failure(self, offer: Offer, error: WeftError, attempts: int) -> Offer:
         """What to try next; raises the error if there is nothing."""
         self.error = error
         self.failures += 1
         batch = self._core.next_batch
-        _log.error("%s", _in_a_line(error), extra={"batch": batch, "code": error.code, "attempt": attempts})
+        _log.error("%s", error.in_a_line(), extra={"batch": batch, "code": error.code, "attempt": attempts})
         if isinstance(error, NOT_OF_A_QUERY):
             raise error
         faults = failing_sources(self._core, self._runner, offer, error)

@@ -110,7 +110,7 @@ class Core(Ledger):
                 readers = self.roster.readers_of(name)
                 if readers:
                     raise StreamInUse(
-                        f'stream "{name}" is read by query "{readers[0]}"',
+                        f'stream "{name}" is read by query "{next(iter(readers.values()))}"',
                         detail=f"{len(readers)} queries read it.",
                         hint="Drop them first, or drop the stream with cascade.",
                     )

@@ -77,8 +77,7 @@ class Declaring(ABC):
         """
         self._check_open()
         if cascade:
-            readers = set(self.core.readers_of(name))
-            self.core.submit(drop=[self.core.roster.names[name] for name in readers])
+            self.core.submit(drop=list(self.core.readers_of(name)))
         self._batches.between(lambda: self.core.drop_stream(name))
         self._inputs.forget(name)
         _log.info("stream dropped", extra={"stream": name})
@@ -102,7 +101,7 @@ class Declaring(ABC):
         """Go on without a stream whose source cannot be had again: only the queries over it wait, until it is declared
         again."""
         self._inputs.lost[name] = error
-        _log.error('stream "%s" is not read: %s', name, error.detail or error.message, extra={"stream": name})
+        _log.error('stream "%s" is not read: %s', name, error.in_a_line(), extra={"stream": name})
 
     def stream_errors(self) -> dict[str, WeftError]:
         """Why streams cannot be read now; they are tried again, and only the queries over them wait."""

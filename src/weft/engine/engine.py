@@ -73,24 +73,25 @@ class Engine(Declaring):
         with ExitStack() as undo:
             directory = Directory.open(path)
             undo.callback(directory.close)
-            self.core = Core(directory, planner=planner)
             lease = Lease(spark)
             undo.callback(lease.release)
             self.spark: Any = lease.spark
             """weft's own session: results are DataFrames of it."""
             undo.callback(JavaLock(self.spark, directory.path("java.lock")).release)
+            # Not before: opening removes files that tasks of an engine that was killed may still be reading.
+            self.core = Core(directory, planner=planner)
             runner = BatchRunner(self.spark)
             undo.callback(runner.close)
+            self._closed = False
+            self.deliveries = Deliveries(self)
+            arrived = threading.Event()
+            frames = Frames(directory.path("spark"), arrived=arrived.set)
+            self._inputs = Inputs(self.core, frames, arrived)
+            self._retention = Retention(self.core, self.deliveries, kept)
+            self._batches = Batches(self.core, runner, self._inputs, self._retention, settings=settings)
+            self._running = Running(self.core, self.spark, self._inputs, self._batches, longest=settings.longest)
+            self.deliveries.restore()
             self._release = undo.pop_all()
-        self._closed = False
-        self.deliveries = Deliveries(self)
-        arrived = threading.Event()
-        frames = Frames(directory.path("spark"), arrived=arrived.set)
-        self._inputs = Inputs(self.core, frames, arrived)
-        self._retention = Retention(self.core, self.deliveries, kept)
-        self._batches = Batches(self.core, runner, self._inputs, self._retention, settings=settings)
-        self._running = Running(self.core, self.spark, self._inputs, self._batches)
-        self.deliveries.restore()
 
     def __enter__(self) -> Engine:
         return self

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from weft.engine.core import Core
+from weft.engine.faults import Faults
 from weft.errors import DetachedStream, SourceUnavailable, StateCorrupt, WeftError
 from weft.plan.stream import FileSource, Stream
+from weft.runtime.failures import is_stopped
 from weft.runtime.frames import AVAILABLE_NOW, ONE_BATCH, Arrival, Frames
 from weft.runtime.listing import FileRef, Listing
 from weft.runtime.task import BatchInputs
 
-_log = logging.getLogger("weft")
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before a source that failed is tried again: at first, and after many failures in a row."""
 _COMPARE_EVERY = 600.0
 """Seconds between two looks for files that are gone."""
 _POLL = 0.02
@@ -58,15 +56,6 @@ class Offer:
 
 
 @dataclass(slots=True)
-class _Fault:
-    """A source that cannot be read now."""
-
-    error: WeftError
-    failures: int
-    retry_at: float
-
-
-@dataclass(slots=True)
 class Inputs:
     """The inputs of an engine. One thread at a time asks what there is; anybody may ask what has failed."""
 
@@ -75,7 +64,7 @@ class Inputs:
     arrived: threading.Event
     """Set when a micro-batch of a DataFrame arrives."""
     _listings: dict[str, Listing] = field(default_factory=dict)
-    _faults: dict[str, _Fault] = field(default_factory=dict)
+    _faults: Faults = field(default_factory=Faults)
     _compared: dict[str, float] = field(default_factory=dict)
     _trigger: str = ""
     _finished: set[str] = field(default_factory=set)
@@ -83,6 +72,8 @@ class Inputs:
     _frozen: bool = False
     lost: dict[str, WeftError] = field(default_factory=dict)
     """Streams whose source cannot be had again in this process, and why: they are not read."""
+    _needed: frozenset[str] = frozenset()
+    """The streams that queries read, as they were at the last look."""
 
     # ---- beginning and end
 
@@ -111,7 +102,7 @@ class Inputs:
         """A stream was dropped."""
         self.frames.forget(stream)
         self._listings.pop(stream, None)
-        self._faults.pop(stream, None)
+        self._faults.forget(stream)
         self.lost.pop(stream, None)
 
     # ---- what there is
@@ -119,7 +110,9 @@ class Inputs:
     def look(self) -> Offer:
         """What a batch could read now."""
         needed = self.core.needed_streams()
+        self._needed = frozenset(needed)
         self._take_failures()
+        self._faults.keep_only(self._needed)
         files: dict[str, tuple[FileRef, ...]] = {}
         for name, stream in needed.items():
             if self._is_held_off(name):
@@ -129,7 +122,8 @@ class Inputs:
                     files[name] = found
             else:
                 self._read_frame(stream)
-        for name in [name for name in self.frames.reading if name not in needed]:
+                self._forgive_frame(name)
+        for name in [name for name in list(self.frames.reading) if name not in needed]:
             self.frames.stop(name)
         return Offer(files, self._new_arrivals(), frozenset((*self._faults, *self.lost)))
 
@@ -148,7 +142,12 @@ class Inputs:
 
     def _is_unsettled(self) -> bool:
         arrived = self.frames.arrivals()
-        return any(not reader.is_quiet for name, reader in self.frames.reading.items() if name not in arrived)
+        return any(not reader.is_quiet for name, reader in list(self.frames.reading.items()) if name not in arrived)
+
+    def still_there(self, offer: Offer) -> Offer:
+        """What is left of an offer without the streams that were dropped meanwhile."""
+        dropped = offer.streams - self.core.streams.keys()
+        return offer.without(dropped) if dropped else offer
 
     def done(self, offer: Offer) -> None:
         """A batch with these inputs is committed."""
@@ -158,18 +157,11 @@ class Inputs:
         for arrival in offer.arrivals.values():
             self.frames.release(arrival)
         for name in offer.streams:
-            self._faults.pop(name, None)
+            self._faults.forget(name)
 
     def refuse(self, stream: str, error: WeftError) -> None:
         """A source cannot be read now: it is tried again after a pause, and only its own queries wait."""
-        before = self._faults.get(stream)
-        failures = 1 if before is None else before.failures + 1
-        pause = min(_FIRST_PAUSE * 2 ** (failures - 1), _LONGEST_PAUSE)
-        self._faults[stream] = _Fault(error, failures, time.monotonic() + pause)
-        reason = error.detail or error.message
-        _log.warning(
-            "source failed: %s", reason, extra={"stream": stream, "failures": failures, "retry_seconds": pause}
-        )
+        self._faults.note(stream, error)
         if (arrival := self.frames.arrivals().get(stream)) is not None:
             self.frames.release(arrival, error)
         self.frames.stop(stream)
@@ -178,7 +170,12 @@ class Inputs:
 
     def faults(self) -> dict[str, WeftError]:
         """Why streams cannot be read now."""
-        return {name: fault.error for name, fault in list(self._faults.items())} | dict(self.lost)
+        return self._faults.errors() | dict(self.lost)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether none of the streams that queries read can be read now; takes no lock."""
+        return bool(self._needed) and all(name in self._faults or name in self.lost for name in self._needed)
 
     # ---- files
 
@@ -192,7 +189,10 @@ class Inputs:
         except OSError as error:
             self.refuse(stream.name, _unreadable(stream, error))
             return ()
-        return listing.next_files(most_files=source.max_files_per_batch)
+        found = listing.next_files(most_files=source.max_files_per_batch)
+        if not found and not self._frozen:
+            self._faults.forget(stream.name)  # it can be listed, and no file is left that could not be read
+        return found
 
     def _compare(self, stream: str, listing: Listing) -> None:
         """Forget files that were removed, from time to time."""
@@ -220,9 +220,18 @@ class Inputs:
         except WeftError as error:
             self.refuse(stream.name, error)
         except Exception as error:
+            if is_stopped(error):
+                raise  # it is not the source that has failed
             self.refuse(stream.name, _unreadable(stream, error))
         if self._trigger in (AVAILABLE_NOW, ONE_BATCH):
             self._finished.add(stream.name)
+
+    def _forgive_frame(self, stream: str) -> None:
+        """A source that has failed is well again if it is read again and has nothing new; rows of it are to be
+        committed first."""
+        reader = self.frames.reading.get(stream)
+        if stream in self._faults and reader is not None and reader.found_nothing:
+            self._faults.forget(stream)
 
     def _new_arrivals(self) -> dict[str, Arrival]:
         """Micro-batches whose rows are not committed; one that Spark repeats after a crash is let go."""
@@ -239,14 +248,11 @@ class Inputs:
 
     def _take_failures(self) -> None:
         for name, reason in self.frames.failures().items():
-            if name not in self._faults or self._faults[name].retry_at <= time.monotonic():
+            if self._faults.is_due(name):
                 self.refuse(name, _failed(name, reason))
 
     def _is_held_off(self, stream: str) -> bool:
-        if stream in self.lost:
-            return True
-        fault = self._faults.get(stream)
-        return fault is not None and fault.retry_at > time.monotonic()
+        return stream in self.lost or not self._faults.is_due(stream)
 
 
 def _unreadable(stream: Stream, error: Exception) -> SourceUnavailable:

@@ -22,7 +22,7 @@ from weft.engine.reports import RATE_BATCHES, note_times
 from weft.engine.roster import Roster
 from weft.engine.set_back import newest_after
 from weft.optimize.multiway import Planner, plan_probes
-from weft.plan.changelog import Change, Failure
+from weft.plan.changelog import Change, Failure, QueryId
 from weft.plan.shared import SharedPlan
 from weft.plan.stream import Stream
 from weft.runtime.task import BatchInputs, BatchTask, Program
@@ -72,8 +72,8 @@ class Ledger:
         with self.lock:
             return advance(self.streams, {}, self.max_times)
 
-    def readers_of(self, stream: str) -> list[str]:
-        """Names of the live and pending queries that read a stream."""
+    def readers_of(self, stream: str) -> dict[QueryId, str]:
+        """The live and pending queries that read a stream, with their names."""
         with self.lock:
             return self.roster.readers_of(stream)
 

@@ -113,10 +113,12 @@ class Requests:
         record = self.records.latest(name)
         return None if record is None else record.id
 
-    def readers_of(self, stream: str) -> list[str]:
-        """Names of the live and pending queries that read a stream."""
-        found = [live.record.name for live in self.live.values() if reads(live.query, stream)]
-        return found + [name for r in self.pending for _, name, bound in r.created if reads(bound, stream)]
+    def readers_of(self, stream: str) -> dict[QueryId, str]:
+        """The live and pending queries that read a stream, with their names. One whose drop waits for the boundary is
+        among them, and its name may be another query's by now."""
+        found = {query: live.record.name for query, live in self.live.items() if reads(live.query, stream)}
+        waiting = (created for request in self.pending for created in request.created)
+        return found | {query: name for query, name, bound in waiting if reads(bound, stream)}
 
     def forget_ended_over(self, stream: str) -> None:
         """A stream is dropped: the records of ended queries over it go with it."""

@@ -12,6 +12,7 @@ from typing import Any
 from weft.engine.batches import Batches
 from weft.engine.core import Core
 from weft.engine.inputs import Inputs
+from weft.engine.progress import PATIENCE
 from weft.engine.summary import BatchSummary
 from weft.errors import EngineStopped, WeftError
 from weft.runtime.failures import to_user_error
@@ -33,8 +34,9 @@ _GATHER = 0.5
 class Health:
     """How an engine is.
 
-    `state` is "stopped", "idle" (nothing to read), "running", "failing" (the last attempt at a batch failed) or "stuck"
-    (a batch that was given up does not end).
+    `state` is "stopped", "idle" (nothing to read), "running", "failing" (the last attempt at a batch failed, or none of
+    the streams that queries read can be read) or "stuck" (a batch that was given up does not end, or the engine has
+    been busy with something else for longer than a batch may take).
     """
 
     state: str
@@ -45,13 +47,17 @@ class Health:
     last_commit: float | None
     """Seconds since the last commit of this process; None if there was none."""
     failing_streams: tuple[str, ...]
+    silent_for: float = 0.0
+    """Seconds that the engine has been busy with one and the same thing; 0 while it only waits for input."""
 
 
 class Running:
     """The thread that runs batches, and the one that watches it."""
 
-    def __init__(self, core: Core, spark: Any, inputs: Inputs, batches: Batches) -> None:
+    def __init__(self, core: Core, spark: Any, inputs: Inputs, batches: Batches, *, longest: timedelta) -> None:
+        """`longest` is what a batch may take; nothing else that is done between two batches may take longer."""
         self._core, self._spark, self._inputs, self._batches = core, spark, inputs, batches
+        self._progress, self._patience = batches.attempts.progress, longest.total_seconds() + PATIENCE
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._ended = threading.Event()
@@ -69,14 +75,15 @@ class Running:
         return self._idle
 
     def health(self) -> Health:
-        """How the engine is."""
-        batches = self._batches
+        """How the engine is; takes no lock and asks nothing of Spark, which may hang."""
+        batches, faults = self._batches, self._inputs.faults()
+        silent_for = self._progress.silent_for if self.active else 0.0
         last = batches.summaries[-1].at if batches.summaries else None
         if not self.active:
             state = "stopped"
-        elif batches.attempts.is_stuck:
+        elif batches.attempts.is_stuck or silent_for > self._patience:
             state = "stuck"
-        elif batches.failures and not self._idle:
+        elif (batches.failures and not self._idle) or self._inputs.is_cut_off:
             state = "failing"
         else:
             state = "idle" if self._idle else "running"
@@ -85,7 +92,8 @@ class Running:
             failures=batches.failures,
             running_for=batches.attempts.running_for,
             last_commit=None if last is None else max(0.0, time.time() - last),
-            failing_streams=tuple(sorted(self._inputs.faults())),
+            failing_streams=tuple(sorted(faults)),
+            silent_for=silent_for,
         )
 
     def start(self, trigger: str) -> None:
@@ -108,17 +116,22 @@ class Running:
     def _begin(self) -> None:
         self._stop, self._ended, self._failure = threading.Event(), threading.Event(), None
         self._batches.error, self._batches.finishing, self._idle = None, False, False
+        self._progress.note()
 
     def _run(self, interval: float) -> None:
         try:
             self._loop(interval)
         except WeftError as error:
             self._failure = error
+            if error is not self._batches.error and not self._stop.is_set():  # no batch has failed, and so told it
+                self._batches.error = error
+                _log.error("batches ended: %s", error.in_a_line(), extra={"code": error.code})
         except BaseException as error:
             self._failure = to_user_error(error, self._core.next_batch)
             self._batches.error = self._failure
-            _log.exception("batches ended: %s", self._failure.message)
+            _log.exception("batches ended: %s", self._failure.in_a_line(), extra={"code": self._failure.code})
         finally:
+            self._progress.note()
             try:
                 self._inputs.stop()
             finally:
@@ -129,24 +142,32 @@ class Running:
     def _loop(self, interval: float) -> None:
         due = time.monotonic()
         while not self._stop.is_set():
+            self._progress.note()
             self._inputs.gather(_GATHER)
             offer = self._inputs.look()
             self._idle = not offer
             if offer:
                 self._batches.run(offer)
             else:
-                self._core.tidy()
+                self._rest()
                 if self._inputs.is_exhausted:
                     return
             now = time.monotonic()
             due = max(due + interval, now) if offer else now + _LOOK_EVERY
             self._pause(due - now, wake=interval == 0)
 
+    def _rest(self) -> None:
+        """There is nothing to do: no attempt is left that has failed, unless all sources are to blame."""
+        if not self._inputs.is_cut_off:
+            self._batches.error, self._batches.failures = None, 0
+        self._core.tidy()
+
     def _pause(self, seconds: float, *, wake: bool) -> None:
         """Wait; with `wake`, only until a micro-batch of a DataFrame arrives."""
         self._inputs.arrived.clear()
         if seconds <= 0:
             return
+        self._progress.rest()
         (self._inputs.arrived if wake else self._stop).wait(seconds)
 
     def _watch(self, ended: threading.Event) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from weft.errors import InvalidSetting
+from weft.plan.paths import local_path
 from weft.runtime.results import to_rows
 from weft.state.directory import disk_errors
 
@@ -52,7 +53,8 @@ Sink = ParquetSink | CallbackSink
 
 def parquet(path: str | os.PathLike[str]) -> ParquetSink:
     """A sink that writes a query's rows as Parquet files into a directory of its own, exactly once."""
-    return ParquetSink(os.path.abspath(path))
+    hint = "A sink writes to a directory of this machine; mount what is elsewhere, or copy the files from a directory."
+    return ParquetSink(os.path.abspath(local_path(os.fspath(path), "sink path", hint=hint)))
 
 
 def callback(function: Callable[[Sequence[Any], int], None]) -> CallbackSink:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from weft.errors import DuplicateStream, InvalidSetting, InvalidStream
-from weft.plan.paths import has_scheme
+from weft.plan.paths import local_path
 from weft.plan.stream import IDLE_TIMEOUT, MAX_AHEAD, FileSource, Format, FrameSource, Source, Stream
 from weft.plan.types import Kind, Schema
 from weft.runtime.schemas import frame_schema, infer_schema
@@ -50,15 +50,12 @@ def files(
     except ValueError:
         names = ", ".join(each.value for each in Format)
         raise InvalidSetting(f"format {format!r} is not one weft reads", hint=f"Give one of: {names}.") from None
-    if has_scheme(os.fspath(path)):
-        raise InvalidSetting(
-            f'stream path "{os.fspath(path)}" is not a local path',
-            hint="weft reads its own formats from directories that all workers reach; mount it, or let Spark read it.",
-        )
+    hint = "weft reads its own formats from directories that all workers reach; mount it, or let Spark read it."
+    folder = os.path.abspath(local_path(os.fspath(path), "stream path", hint=hint))
     pairs = tuple(sorted((options or {}).items()))
     if len(dict(pairs).get("sep", ",")) != 1:
         raise InvalidSetting(f"option sep is {dict(pairs)['sep']!r}", hint="Give a single character.")
-    return Files(FileSource(os.path.abspath(path), kind, max_files_per_batch, pairs, on_bad_file), schema)
+    return Files(FileSource(folder, kind, max_files_per_batch, pairs, on_bad_file), schema)
 
 
 def parse_ahead(text: str) -> timedelta | None:

@@ -74,4 +74,5 @@ def log_batch(manifest: Manifest, roster: Roster) -> None:
             text = '%d rows of stream "%s" came too late for joins or windows that did not wait for it: it was idle'
             _log.warning(text, totals.missed, name, extra={"stream": name, "batch": manifest.batch})
     for query, error in manifest.failed:
-        _log.warning("query failed: %s", error, extra={"query": roster.name_of(query), "error": error})
+        name = roster.name_of(query)
+        _log.warning('query "%s" failed: %s', name, error, extra={"query": name, "error": error})

@@ -23,6 +23,15 @@ def kill_java() -> None:
             process.kill()
 
 
+def is_stopped(spark: Any) -> bool:
+    """Whether the context of a session was stopped while its Java process lives; no session works there any more."""
+    try:
+        java_context = spark.sparkContext._jsc
+        return java_context is None or bool(java_context.sc().isStopped())
+    except Exception:  # Java does not answer, which is another matter
+        return False
+
+
 def _process() -> Popen[bytes] | None:
     gateway: Any = SparkContext._gateway
     found: Popen[bytes] | None = getattr(gateway, "proc", None)

@@ -24,7 +24,7 @@ from weft.runtime.worker import MEMORY_SETTING
 
 _LONGEST = 500
 _NO_SPACE = re.compile(r"Errno 28|No space left on device|\[disk_full\]|Disk quota exceeded")
-_BAD_FILE = re.compile(r"BadFile: (file \".*?\" [^\[\n]*)\[bad_file\]")
+_BAD_FILE = re.compile(r"BadFile: (file \".*?\" [^\[\n]*)\[bad_file\](?:\n\s*detail: ([^\n]*))?")
 _DAMAGED = re.compile(r"(?:StateCorrupt|FileMissing): ([^\n]*?) \[state_corrupt\](?:\n\s*detail: ([^\n]*))?")
 _UNWRITABLE = re.compile(r"StateUnwritable: ([^\n]*?) \[state_unwritable\](?:\n\s*detail: ([^\n]*))?")
 _TRACEBACK = "Traceback (most recent call last):"
@@ -33,6 +33,7 @@ _NO_MEMORY = re.compile(
     r"(^|[.\s])(Arrow)?_?(Array)?MemoryError\b|std::bad_alloc|java\.lang\.OutOfMemoryError|SparkOutOfMemoryError"
 )
 _CRASHED = re.compile(r"Python worker exited unexpectedly|Python worker failed to|ExecutorLostFailure")
+_STOPPED = re.compile(r"stopped SparkContext|SparkContext (was|has been) shut ?down|SparkContext is shutting down")
 _CALLING = re.compile(r"An error occurred while calling \S+\.?$")
 _WRAPPED = re.compile(r"^(Caused by: |: )?((org\.apache\.spark|java)[\w.$]*(Exception|Error): )?")
 _LOST_TASK = re.compile(r".*most recent failure: Lost task [^:]*?\(TID \d+\) \([^)]*\): ")
@@ -60,9 +61,10 @@ def to_user_error(error: BaseException, batch: int, *, committed: bool = False) 
     if found := _UNAVAILABLE.search(text):
         return SourceUnavailable(found.group(1).strip(), detail=found.group(2).strip(), hint=found.group(3).strip())
     if found := _BAD_FILE.search(text):
+        declared = "The stream is declared with on_bad_file='fail', so the batch was not run."
         return BadFile(
             found.group(1).strip(),
-            detail="The stream is declared with on_bad_file='fail', so the batch was not run.",
+            detail=_sentence(found.group(2)) + declared,
             hint="Repair or remove the file and start the engine again, or declare on_bad_file='quarantine'.",
         )
     if found := _UNWRITABLE.search(text):
@@ -72,14 +74,31 @@ def to_user_error(error: BaseException, batch: int, *, committed: bool = False) 
     return _batch_failed(error, batch, cause=cause_of(error), outcome=outcome)
 
 
+def _sentence(reason: str | None) -> str:
+    """A reason that a worker gave, to be followed by another sentence."""
+    text = redacted(reason or "", os.environ).strip()[:_LONGEST]
+    return "" if not text else f"{text.removesuffix('.')}. "
+
+
 def _outcome(committed: bool) -> str:
     if committed:
         return "The batch itself is committed; what failed is the tidying up after it."
     return "Nothing of this batch was committed; it is run again at the next start."
 
 
+def is_stopped(error: BaseException) -> bool:
+    """Whether something failed because Spark's context was stopped: nothing works in this process any more."""
+    return _STOPPED.search(str(error)) is not None
+
+
 def _batch_failed(error: BaseException, batch: int, *, cause: str, outcome: str) -> BatchFailed:
     text = f"{cause}\n{error}"
+    if is_stopped(error):
+        return SparkLost(
+            f"batch {batch} failed: Spark was stopped, and its Java process lives on without it",
+            detail=cause,
+            hint=f"{outcome} Start the program again; the engine continues where it was.",
+        )
     if isinstance(error, (Py4JNetworkError, ConnectionError)):
         return SparkLost(
             f"batch {batch} failed: Spark's Java process does not answer",

@@ -27,6 +27,8 @@ ONE_BATCH = "one-batch"
 _POLL = 0.02
 _NEVER_AGAIN = "365000 days"
 """With such an interval Spark runs the first micro-batch at once and then waits: exactly one."""
+_WAITING = ("Waiting for data to arrive", "Waiting for next trigger")
+"""What Spark says of a query between two triggers, but not before the first one has ended."""
 _PATIENCE = 120.0
 """Seconds that a source has to answer when it is tried."""
 
@@ -85,6 +87,15 @@ class FrameReader:
             return True
         status = self._query.status
         return not status["isTriggerActive"] and status["message"].startswith("Waiting for next trigger")
+
+    @property
+    def found_nothing(self) -> bool:
+        """Whether it reads, has asked its sources and has found nothing new."""
+        query = self._query  # another thread may drop the stream meanwhile
+        if self._waiting is not None or query is None or not query.isActive:
+            return False
+        status = query.status
+        return not status["isTriggerActive"] and status["message"].startswith(_WAITING)
 
     @property
     def error(self) -> str:

@@ -1,18 +1,20 @@
 """How the engine is: what is known without waiting for it, and what follows from what is seen of it.
 
 An engine is ready while its batches are committed or there is nothing to do. After a failure it counts as failing
-until a batch has been committed again; a batch that takes longer than its limit counts as stuck.
+until a batch has been committed again or nothing is left to do, and while none of its sources can be read. A batch
+that takes longer than its limit counts as stuck, and so does anything else that the engine does not come back from.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from weft.engine import Engine
-from weft.errors import BatchFailed, WeftError
+from weft.engine.running import Health
+from weft.errors import BatchFailed, EngineStopped, SourceUnavailable, WeftError
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds before an engine that failed is started again: at first, and after many failures in a row."""
@@ -42,6 +44,8 @@ class Standing:
     """In a row, without a commit between them."""
     next_try: float | None = None
     batch_began: float | None = None
+    failing_streams: tuple[str, ...] = ()
+    """Those that cannot be read now; the queries over them wait."""
 
     @property
     def ready(self) -> bool:
@@ -62,9 +66,14 @@ class Seen:
     idle: bool = False
     """Whether there is nothing to do for certain."""
     stuck: bool = False
+    silent_for: float = 0.0
+    """Seconds that the engine has been busy with one and the same thing."""
+    failing: bool = False
+    """Whether the engine says that it can do nothing now, whatever it has counted."""
     failures: int = 0
     """That the engine itself has counted in a row."""
     error: WeftError | None = None
+    failing_streams: tuple[str, ...] = ()
 
 
 def look_at(engine: Engine) -> Seen:
@@ -76,8 +85,29 @@ def look_at(engine: Engine) -> Seen:
         running_for=health.running_for if batch is not None else None,
         idle=health.state == "idle",
         stuck=health.state == "stuck",
+        silent_for=health.silent_for,
+        failing=health.state == "failing",
         failures=health.failures,
-        error=engine.error if health.failures else None,
+        error=reason_of(engine, health),
+        failing_streams=health.failing_streams,
+    )
+
+
+def reason_of(engine: Engine, health: Health) -> WeftError | None:
+    """Why an engine fails: its last batch, or the sources that cannot be read; None if it does not. Takes no lock."""
+    if health.state != "failing" and not health.failures:
+        return None
+    return engine.error or _cut_off(engine.stream_errors())
+
+
+def _cut_off(errors: Mapping[str, WeftError]) -> WeftError | None:
+    if len(errors) <= 1:
+        return next(iter(errors.values()), None)
+    names = ", ".join(f'"{name}"' for name in sorted(errors))
+    return SourceUnavailable(
+        f"none of the streams that queries read can be read: {names}",
+        detail=" ".join(f"{name}: {error.detail or error.message}" for name, error in sorted(errors.items())),
+        hint="They are tried again; repair the sources meanwhile.",
     )
 
 
@@ -119,10 +149,14 @@ class Pulse:
         if seen.committed > self._committed or self._is_idle(seen, now):
             self._failures, self._error = 0, None
         failures, error = max(self._failures, seen.failures), self._error or seen.error
-        state = State.FAILING if failures else State.RUNNING
-        if seen.stuck or (began is not None and now - began > self._limit):
+        state = State.FAILING if failures or seen.failing else State.RUNNING
+        if began is not None and now - began > self._limit:
             state, error = State.STUCK, self._too_long(seen.batch)
-        self.standing = Standing(state, error if state is not State.RUNNING else None, failures, batch_began=began)
+        elif seen.stuck:
+            state, error = State.STUCK, self._too_long(seen.batch) if seen.running_for else _no_progress(seen)
+        reason = error if state is not State.RUNNING else None
+        failing = seen.failing_streams
+        self.standing = Standing(state, reason, failures, batch_began=began, failing_streams=failing)
         return self.standing
 
     def _batch_began(self, seen: Seen, now: float) -> float | None:
@@ -146,3 +180,11 @@ class Pulse:
             detail="Nothing of it is committed, and no other batch runs before it has ended.",
             hint="engine.batch_limit says how long a batch may take.",
         )
+
+
+def _no_progress(seen: Seen) -> WeftError:
+    return EngineStopped(
+        f"the engine has made no progress for {seen.silent_for:.0f} seconds",
+        detail="It hangs outside the tasks of a batch: looking for input, planning, committing or tidying up.",
+        hint="Look at the file systems of the streams and of the state directory, and at Spark's log; then restart.",
+    )

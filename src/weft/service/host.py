@@ -5,21 +5,30 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
 from weft.engine import Engine
-from weft.errors import BatchFailed, DuplicateStream, EngineStopped, InvalidStream, WeftError
-from weft.plan.stream import Stream
-from weft.runtime.alive import java_status, kill_java
-from weft.runtime.failures import to_user_error
+from weft.errors import (
+    BatchFailed,
+    DuplicateStream,
+    EngineStopped,
+    InvalidName,
+    InvalidSetting,
+    InvalidStream,
+    SourceUnavailable,
+    WeftError,
+)
+from weft.plan.stream import FileSource, Stream
+from weft.runtime.alive import is_stopped, java_status, kill_java
+from weft.runtime.failures import cause_of, to_user_error
 from weft.runtime.session import local_session
 from weft.service.added import check_added, read_added, write_added
 from weft.service.config import Config, StreamSpec, seconds_of
 from weft.service.declare import declare
-from weft.service.health import Pulse, Standing, State, look_at
+from weft.service.health import Pulse, Standing, State, look_at, reason_of
 from weft.service.listen import ADDRESS_FILE
 from weft.service.observer import Observer
 from weft.service.secrets import Secrets
@@ -77,7 +86,8 @@ class Visitor:
         health, error = self.engine.health(), self.engine.error
         stopped = State.RUNNING if error is None else State.FAILED
         state = {"failing": State.FAILING, "stuck": State.STUCK, "stopped": stopped}.get(health.state, State.RUNNING)
-        return Standing(state, None if state is State.RUNNING else error, health.failures)
+        reason = None if state is State.RUNNING else error or reason_of(self.engine, health)
+        return Standing(state, reason, health.failures, failing_streams=health.failing_streams)
 
     def add_stream(self, spec: StreamSpec) -> Stream:
         """Declare a stream."""
@@ -220,7 +230,8 @@ class EngineHost:
                 return
 
     def _look(self, engine: Engine) -> bool:
-        """One look at the engine, which is started again if it has failed; False if the service stops meanwhile."""
+        """One look at the engine, which is started again if it has failed; False if there is nothing more
+        to look at: the service stops, or no engine can run in this process any more."""
         self._looks_by = time.monotonic() + _SILENCE
         try:
             if engine.core.streams and not self._started:
@@ -236,6 +247,9 @@ class EngineHost:
     def _start_again(self, engine: Engine, failure: Exception) -> bool:
         """Start a failed engine after a pause, which is longer with every failure in a row."""
         while java_status() is None:
+            if is_stopped(engine.spark):  # a batch would fail for ever: only a new process has a new Spark
+                self._give_up(_spark_stopped(_told(failure)))
+                return False
             pause = self._failed(_told(failure))
             if self._stop.wait(pause):
                 return False
@@ -262,7 +276,7 @@ class EngineHost:
         self._looks_by = time.monotonic() + pause + _SILENCE
         failures = self._pulse.standing.failures
         _log.error(
-            f"engine failed: {_in_a_line(error)}; failure {failures} in a row, next try in {pause:g} s",
+            f"engine failed: {error.in_a_line()}; failure {failures} in a row, next try in {pause:g} s",
             extra={"code": error.code, "error": error.message, "detail": error.detail, "failures": failures},
         )
         self.on_batch()
@@ -275,7 +289,7 @@ class EngineHost:
         if now.state is State.RUNNING:
             _log.info(f"engine is running again; it was {before.state}")
         else:
-            reason = "" if now.error is None else _in_a_line(now.error)
+            reason = "" if now.error is None else now.error.in_a_line()
             _log.error(f"engine is {now.state}: {reason}", extra={"state": now.state.value})
         self.on_batch()
 
@@ -284,7 +298,7 @@ class EngineHost:
             return
         self.hopeless = error
         self._pulse.ended(error)
-        _log.error(f"engine failed for good: {_in_a_line(error)}", extra={"code": error.code, "error": error.message})
+        _log.error(f"engine failed for good: {error.in_a_line()}", extra={"code": error.code, "error": error.message})
         self.on_hopeless()
 
 
@@ -312,8 +326,7 @@ def open_engine(config: Config, secrets: Secrets) -> Engine:
         )
         try:
             check_added(engine.core.directory)
-            for spec in config.streams:
-                declare(engine, spec, secrets)
+            declare_all(engine, config.streams, secrets)
             for spec in read_added(engine.core.directory):
                 try:
                     declare(engine, spec, secrets)
@@ -328,6 +341,35 @@ def open_engine(config: Config, secrets: Secrets) -> Engine:
     return engine
 
 
+def declare_all(engine: Engine, specs: Iterable[StreamSpec], secrets: Secrets) -> None:
+    """Declare the streams of a configuration. One that is known, and whose source cannot be had now, must not end the
+    service: only its queries wait. What is wrong with the configuration itself is raised."""
+    for spec in specs:
+        try:
+            declare(engine, spec, secrets)
+        except (DuplicateStream, InvalidName, InvalidSetting):
+            raise
+        except Exception as error:
+            known = engine.core.streams.get(spec.name)
+            if known is None:
+                raise
+            told = _unavailable(spec.name, error)
+            if isinstance(known.source, FileSource):  # it is as it was, and read as soon as its directory can be
+                _log.error(f"stream declared as it was: {told.in_a_line()}", extra={"stream": spec.name})
+            else:
+                engine.lose_stream(spec.name, told)
+
+
+def _unavailable(stream: str, error: Exception) -> WeftError:
+    if isinstance(error, WeftError):
+        return error
+    return SourceUnavailable(
+        f'the source of stream "{stream}" cannot be opened',
+        detail=cause_of(error),
+        hint="Repair it, or remove the stream from the configuration file.",
+    )
+
+
 def _told(error: Exception) -> WeftError:
     if isinstance(error, WeftError):
         return error
@@ -335,8 +377,12 @@ def _told(error: Exception) -> WeftError:
     return EngineStopped("Spark cannot go on", detail=found.detail) if isinstance(found, BatchFailed) else found
 
 
-def _in_a_line(error: WeftError) -> str:
-    return f"{error.message} [{error.code}]" + (f": {error.detail}" if error.detail else "")
+def _spark_stopped(cause: WeftError) -> WeftError:
+    return EngineStopped(
+        "Spark was stopped, and nothing can run in its Java process any more",
+        detail=f"The failure that showed it: {cause.in_a_line()}. What was committed is safe.",
+        hint="Look at the file of spark.log for the reason, and start the service again: it continues where it was.",
+    )
 
 
 def _java_ended(status: int) -> WeftError:

@@ -126,6 +126,7 @@ async def is_ready(request: Request, service: Serving) -> Response:
         "failures": standing.failures,
         "retry_seconds": None if standing.next_try is None else round(max(0.0, standing.next_try - now), 1),
         "batch_seconds": None if standing.batch_began is None else round(now - standing.batch_began, 1),
+        "failing_streams": list(standing.failing_streams) if tenant is not None and tenant.admin else [],
     }
     return JSONResponse(ready, 200 if standing.ready else 503)
 

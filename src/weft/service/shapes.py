@@ -18,7 +18,8 @@ class Error(TypedDict):
 
 
 class Ready(TypedDict):
-    """How the engine is: failures in a row, seconds until it is tried again, seconds that a batch has been running."""
+    """How the engine is: failures in a row, seconds until it is tried again, seconds that a batch has been running, and
+    for administrators the streams that cannot be read now."""
 
     ok: bool
     state: str
@@ -26,6 +27,7 @@ class Ready(TypedDict):
     failures: int
     retry_seconds: float | None
     batch_seconds: float | None
+    failing_streams: list[str]
 
 
 class Column(TypedDict):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import DiskFull, InvalidSetting, StateCorrupt, StateLocked, StateVersion
+from weft.plan.paths import local_path
 from weft.state.head import HEAD_FILE, create_head
 from weft.state.sealed import seal, unseal
 
@@ -41,6 +42,12 @@ def disk_errors(what: str) -> Iterator[None]:
         ) from error
 
 
+def state_path(path: str | os.PathLike[str]) -> Path:
+    """The path of a state directory, which need not be there; an address is refused."""
+    hint = "Give a directory that the driver and all executors reach under the same path."
+    return Path(local_path(os.fspath(path), "state directory", hint=hint))
+
+
 class Directory:
     """Paths below one root, locked for this process until `close`."""
 
@@ -51,12 +58,7 @@ class Directory:
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Directory:
         """Open or create a state directory; a second owner and other versions are refused."""
-        if "://" in os.fspath(path):
-            raise InvalidSetting(
-                f'state directory "{path}" is not a local path',
-                hint="Give a directory that the driver and all executors reach under the same path.",
-            )
-        root = Path(path).resolve()
+        root = state_path(path).resolve()
         with disk_errors("the state directory"):
             try:
                 root.mkdir(mode=0o700, parents=True, exist_ok=True)  # rows of all tenants are below it

@@ -236,6 +236,7 @@ def test_a_stream_of_files_is_declared_for_the_next_engine(local: Local, path: P
         ({"time": "at"}, InvalidStream),
         ({"schema": "ts nonsense"}, InvalidStream),
         ({"lateness": "soon"}, InvalidSetting),
+        ({"path": "file:/in"}, InvalidSetting),
     ],
 )
 def test_a_wrong_stream_makes_no_state_directory(tmp_path: Path, wrong: dict[str, str], error: type[Exception]) -> None:
@@ -252,6 +253,18 @@ def test_looking_at_a_path_makes_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="there is no state directory"):
         Local(tmp_path / "typo").queries()
     assert not (tmp_path / "typo").exists()
+
+
+@pytest.mark.parametrize("command", [("query", "list"), ("stream", "add", "s", "--time", "ts", "--path", "in")])
+def test_an_address_is_no_path(command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: a local directory was made of it, and then there was a traceback."""
+    monkeypatch.chdir(tmp_path)
+    for run_it in (lambda: run("--path", "s3a://bucket/state", *command), lambda: run(*command)):
+        done = run_it()
+        assert done.exit_code == 3
+        assert 'state directory "s3a:/bucket/state" is not a local path' in done.stderr
+        monkeypatch.setenv("WEFT_PATH", "s3a://bucket/state")
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_an_engine_nothing_ticks(local: Local) -> None:

@@ -58,7 +58,7 @@ def test_the_path_of_files_is_not_the_path_of_the_state(backend: Backend) -> Non
     assert fake.asked[0][1]["path"] == os.path.abspath("in")
 
 
-@pytest.mark.parametrize(("path", "here"), [("in", False), ("s3a://bucket/in", True)])
+@pytest.mark.parametrize(("path", "here"), [("in", False), ("s3a://bucket/in", True), ("file:/in", True)])
 def test_a_path_that_is_not_of_this_machine_stays_as_it_is(backend: Backend, path: str, here: bool) -> None:
     fake = backend(add_stream=stream())
     fake.is_here = here

@@ -84,3 +84,15 @@ def test_its_files_stay_and_its_inputs_are_not_read_again(tmp_path: Path) -> Non
     assert (core.next_batch, len(runner.files)) == (1, 1), "it is not run twice"
     assert not inputs.look(), "its files are not offered again"
     core.directory.close()
+
+
+def test_a_stream_that_was_dropped_since_it_was_offered_is_left_out(tmp_path: Path) -> None:
+    """As it was: the tasks were given files of a stream that nobody knows, and the engine ended."""
+    batches, inputs, core, runner = batches_of(tmp_path, Retention())
+    offer = inputs.look()
+    core.submit(drop=[core.roster.names["q"]])
+    core.drop_stream("a")
+    inputs.forget("a")
+    assert batches.run(offer) is None
+    assert (core.next_batch, runner.files) == (0, [])
+    core.directory.close()

@@ -269,3 +269,10 @@ def test_a_sink_that_cannot_be_had_leaves_the_one_there_is(opened: Opened, tmp_p
 def test_relative_paths_stay_where_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert parquet("out").path == str(tmp_path / "out")
+
+
+@pytest.mark.parametrize("path", ["s3a://bucket/out", Path("s3a://bucket/out"), "file:/out"])
+def test_a_sink_of_parquet_files_is_on_this_machine(path: str | Path) -> None:
+    """As it was: the files went to a folder "s3a:" below the current one."""
+    with pytest.raises(InvalidSetting, match=r'sink path "(s3a|file):.*" is not a local path'):
+        parquet(path)

@@ -46,6 +46,14 @@ def test_a_bad_file_is_named() -> None:
     assert "on_bad_file" in found.detail
 
 
+def test_why_a_file_is_bad_is_told() -> None:
+    """As it was: only that the stream is declared so, which its owner knows."""
+    bad = BadFile('file "/in/a.csv" cannot be read as csv', detail="Row 3 has 2 columns, not 3.", hint="Repair it.")
+    found = to_user_error(RuntimeError(f"Job aborted.\n  weft.errors.BadFile: {bad}\n  at org.apache"), 7)
+    assert found.message == 'file "/in/a.csv" cannot be read as csv'
+    assert found.detail.startswith("Row 3 has 2 columns, not 3. The stream is declared with on_bad_file='fail'")
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -153,6 +161,10 @@ def test_a_worker_that_crashed() -> None:
 
 def test_java_is_gone() -> None:
     assert isinstance(to_user_error(Py4JNetworkError("Answer from Java side is empty"), 7), SparkLost)
+    stopped = "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
+    assert isinstance(to_user_error(RuntimeError(stopped), 7), SparkLost)
+    cancelled = "Job 7 cancelled because SparkContext was shut down"
+    assert isinstance(to_user_error(RuntimeError(cancelled), 7), SparkLost)
     assert isinstance(to_user_error(ConnectionRefusedError(111, "Connection refused"), 7), SparkLost)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -15,12 +16,14 @@ from tests.unit.engine.sample import stream
 from weft.engine.core import Core
 from weft.engine.engine import Engine
 from weft.engine.running import Health
-from weft.errors import BatchFailed, EngineStopped, InvalidStream, WeftError
+from weft.errors import BatchFailed, DuplicateStream, EngineStopped, InvalidStream, SparkLost, WeftError
+from weft.plan.stream import FileSource, Format
 from weft.service import host as module
 from weft.service.added import read_added, write_added
 from weft.service.config import Config, EngineSection, StreamSpec
 from weft.service.health import State
-from weft.service.host import EngineHost, Visitor
+from weft.service.host import EngineHost, Visitor, declare_all
+from weft.service.secrets import Secrets
 from weft.state.directory import Directory
 
 Step = Callable[[], object]
@@ -62,6 +65,7 @@ class Fragile:
         self.starts = 0
         self.failing = self.lost = self.refusing = False
         self.dropped: list[str] = []
+        self.lost_streams: dict[str, WeftError] = {}
 
     @property
     def running(self) -> bool:
@@ -83,7 +87,13 @@ class Fragile:
         self.dropped.append(name)
 
     def health(self) -> Health:
-        return Health("running", 0, 0.0 if self.core.running is None else 5.0, None, ())
+        return Health("running", 0, 0.0 if self.core.running is None else 5.0, None, tuple(self.lost_streams))
+
+    def lose_stream(self, name: str, error: WeftError) -> None:
+        self.lost_streams[name] = error
+
+    def stream_errors(self) -> dict[str, WeftError]:
+        return dict(self.lost_streams)
 
 
 @pytest.fixture
@@ -186,6 +196,22 @@ def test_without_java_the_service_ends_with_the_reason(
     Directory.open(fragile.core.directory.root).close()
 
 
+def test_without_a_context_in_a_living_java_the_service_ends(host: EngineHost, fragile: Fragile) -> None:
+    """As it was: the engine was started again and again, and could never run."""
+    ended: list[str] = []
+    host.on_hopeless = lambda: ended.append(str(host.hopeless))
+    context = SimpleNamespace(isStopped=lambda: True)
+    fragile.spark.sparkContext = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context))
+
+    def die() -> None:
+        fragile.alive, fragile.error = False, SparkLost("batch 0 failed: Spark was stopped")
+
+    script = play(host, nothing, die, nothing)
+    assert "Spark was stopped" in ended[0]
+    assert host.standing.state is State.FAILED
+    assert set(script.waits) == {module._LOOK_EVERY}, "it was not tried again"
+
+
 def test_a_look_that_takes_too_long_is_noticed(host: EngineHost, monkeypatch: pytest.MonkeyPatch) -> None:
     play(host, nothing)
     assert host.standing.ready
@@ -259,3 +285,56 @@ def test_a_visitor_says_what_the_engine_says(
     fragile.error = error
     monkeypatch.setattr(Fragile, "health", lambda self: Health(health, 0, 0.0, None, ()))
     assert Visitor(cast(Engine, fragile)).standing.state is state
+
+
+def declaring(
+    fragile: Fragile, monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception]
+) -> Callable[[], list[str]]:
+    """Declares streams of a configuration, some of which raise; tells which were declared."""
+    declared: list[str] = []
+
+    def declare(_: Engine, spec: StreamSpec, __: Secrets) -> None:
+        if spec.name in errors:
+            raise errors[spec.name]
+        declared.append(spec.name)
+
+    def run() -> list[str]:
+        specs = [StreamSpec(name=name, format="rate", time="timestamp") for name in ("a", "b")]
+        declare_all(cast(Engine, fragile), specs, Secrets())
+        return declared
+
+    monkeypatch.setattr(module, "declare", declare)
+    return run
+
+
+@pytest.mark.parametrize("error", [InvalidStream("no such source"), OSError(5, "Input/output error")])
+def test_a_known_stream_that_is_away_ends_no_service(
+    host: EngineHost, fragile: Fragile, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """As it was: the service did not start, and the queries over all other streams waited, too."""
+    assert declaring(fragile, monkeypatch, {"a": error})() == ["b"]
+    assert list(fragile.lost_streams) == ["a"]
+    play(host, nothing)
+    assert host.standing.ready
+    assert host.standing.failing_streams == ("a",)
+
+
+def test_files_that_are_away_are_read_when_they_come(
+    fragile: Fragile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fragile.core.streams["a"] = replace(stream("a"), source=FileSource("/mnt/away", Format.JSON))
+    assert declaring(fragile, monkeypatch, {"a": OSError(5, "Input/output error")})() == ["b"]
+    assert not fragile.lost_streams, "its listing is tried again by itself"
+    assert 'the source of stream "a" cannot be opened [source_unavailable]' in caplog.text
+    assert "Input/output error" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("a", DuplicateStream("it is another one")), ("b", InvalidStream("no such source"))]
+)
+def test_a_wrong_configuration_is_told_at_once(
+    fragile: Fragile, monkeypatch: pytest.MonkeyPatch, name: str, error: WeftError
+) -> None:
+    with pytest.raises(type(error)):
+        declaring(fragile, monkeypatch, {name: error})()
+    assert not fragile.lost_streams

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,16 @@ def test_somebody_elses_directory_is_left_alone(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "thesis.tex"]
 
 
-@pytest.mark.parametrize("path", ["hdfs://host/a", "s3://bucket/a", "file:///tmp/a"])
-def test_only_local_paths(path: str) -> None:
+@pytest.mark.parametrize("path", ["hdfs://host/a", "s3://bucket/a", "file:///tmp/a", "s3a:/b", "file:/x"])
+@pytest.mark.parametrize("kind", [str, Path])
+def test_only_local_paths(
+    path: str, kind: Callable[[str], str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: a `Path` has one slash where the address had two, and was a folder below the current one."""
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidSetting, match="not a local path"):
-        Directory.open(path)
+        Directory.open(kind(path))
+    assert not list(tmp_path.iterdir())
 
 
 def test_only_its_owner_can_look_into_it(tmp_path: Path) -> None:

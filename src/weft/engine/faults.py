@@ -1,0 +1,68 @@
+"""Sources that cannot be read now: why, and when each is tried again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+
+from weft.errors import WeftError
+
+_log = logging.getLogger("weft")
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds before a source that failed is tried again: at first, and after many failures in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """A source that cannot be read now."""
+
+    error: WeftError
+    failures: int
+    retry_at: float
+
+
+class Faults:
+    """The faults of streams. One thread at a time notes and forgets them; anybody may ask."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, _Fault] = {}
+
+    def __contains__(self, stream: str) -> bool:
+        return stream in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._found))
+
+    def note(self, stream: str, error: WeftError) -> None:
+        """A source has failed: it is tried again after a pause, which is longer with every failure in a row."""
+        before = self._found.get(stream)
+        failures = 1 if before is None else before.failures + 1
+        pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
+        self._found[stream] = _Fault(error, failures, time.monotonic() + pause)
+        told = {"stream": stream, "failures": failures, "retry_seconds": pause, "code": error.code}
+        _log.warning('stream "%s" cannot be read now: %s', stream, error.in_a_line(), extra=told)
+
+    def forget(self, stream: str) -> None:
+        """A source is well again, or gone."""
+        self._found.pop(stream, None)
+
+    def keep_only(self, streams: Set[str]) -> None:
+        """Forget the faults of streams that nobody reads: nobody would find out that they are well again."""
+        for stream in self:
+            if stream not in streams:
+                self.forget(stream)
+
+    def is_due(self, stream: str) -> bool:
+        """Whether a source may be tried: it has not failed, or the pause is over."""
+        fault = self._found.get(stream)
+        return fault is None or fault.retry_at <= time.monotonic()
+
+    def clear(self) -> None:
+        """Try all of them at once."""
+        self._found.clear()
+
+    def errors(self) -> dict[str, WeftError]:
+        """Why streams cannot be read now."""
+        return {stream: fault.error for stream, fault in list(self._found.items())}
