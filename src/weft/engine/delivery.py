@@ -158,7 +158,11 @@ class Delivery:
             return record.ended is not None and self.note.delivered >= record.ended
 
     def _deliver(self) -> bool:
-        """Everything that is committed; False if the sink failed."""
+        """Everything that is committed; False if the sink failed.
+
+        Another thread may fail it at any time, and what it needs next is not kept for it from then on: it goes no
+        further than the batch that it is busy with.
+        """
         try:
             self.claim()
             following = self._core.next_batch
@@ -166,8 +170,12 @@ class Delivery:
                 end = min(begin + _AT_ONCE, following)
                 self._check_kept()
                 for batch in self.query.batches(begin, end):
+                    if self.note.failed:
+                        return False
                     rows = hand_over(self._sink, self.query.tables(batch, batch + 1), batch)
                     self._advance(batch + 1, note=rows > 0)
+                if self.note.failed:
+                    return False
                 self._advance(end)
         except ResultsGone as gone:
             self.fail(f"{gone.message}; batch {self.note.delivered} is the first that was not delivered")

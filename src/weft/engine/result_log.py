@@ -51,11 +51,13 @@ class ResultLog:
             return self._core.next_batch if record is None else max(record.created, kept_from(self._core))
 
     def batches(self, first: int, last: int) -> list[int]:
-        """Those of the batches first … last - 1 that may hold rows of the query, among those that are kept."""
-        with self._core.lock:
-            first, last = self._life(first, last)
-            reading = self._reading()
-        return [batch for batch, _ in self._chunks(reading, first, last)]
+        """Those of the batches first … last - 1 that may hold rows of the query.
+
+        Raises ResultsGone if any of them are not kept any more: what a list left out, its reader would skip.
+        """
+        begin, end, lease = self.hold(first, last)
+        with lease:
+            return [batch for batch, _ in self._chunks(self._reading(), begin, end)] if begin < end else []
 
     def _life(self, first: int, last: int | None) -> tuple[int, int]:
         """Of some batches those that are committed and in which the query lived."""
@@ -74,9 +76,12 @@ class ResultLog:
         return plan_reading(record, query, core.streams, data=str(core.directory.path("data")))
 
     def _chunks(self, reading: Reading, first: int, last: int) -> Iterator[tuple[int, list[Chunk]]]:
+        """What is in each batch; raises ResultsGone where batches went although they were held, for too long."""
         for begin in range(first, last, _AT_ONCE):
             with self._core.lock:
                 manifests = self._core.inventory.results_of(begin, min(begin + _AT_ONCE, last))
+                if manifests.first > begin:
+                    raise self._gone(kept_from(self._core))
             for manifest in manifests:
                 if chunks := list(chunks_of(reading, [manifest])):
                     yield manifest.batch, chunks
@@ -157,9 +162,10 @@ class ResultLog:
     def read(self, first: int, last: int | None = None) -> tuple[Reading, list[Chunk]]:
         """How to read the query's rows, and where those of batches first … last - 1 are, as far as they are kept."""
         with self._core.lock:
-            begin, end = self._life(first, last)
+            begin, end, lease = self.hold(max(first, kept_from(self._core)), last)
             reading = self._reading()
-        return reading, [chunk for _, found in self._chunks(reading, begin, end) for chunk in found]
+        with lease:
+            return reading, [chunk for _, found in self._chunks(reading, begin, end) for chunk in found]
 
 
 def _in_order(

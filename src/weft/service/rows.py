@@ -146,18 +146,21 @@ def batches_with_rows(core: Core, query: Query, cursor: Cursor) -> Ahead:
     """
     with core.lock:
         record = core.roster.records.get(query.id)
-        following, kept = core.next_batch, kept_from(core)
+        following = core.next_batch
         if record is None:
             return Ahead([], following, more=False)
         first = max(cursor.batch, record.created)
         last = following if record.ended is None else min(following, record.ended)
-    if first < min(kept, last):
+    end = min(last, first + _LOOK_AHEAD)
+    try:
+        batches = query.batches(first, end)
+    except ResultsGone as gone:
+        kept = kept_from(core)
         raise ResultsGone(
             f'rows of query "{query.name}" before batch {kept} are not kept any more',
             hint=f"Read on from cursor {kept}, or set engine.keep_results to more.",
-        )
-    end = min(last, first + _LOOK_AHEAD)
-    return Ahead(query.batches(first, end), end if end < last else following, more=end < last)
+        ) from gone
+    return Ahead(batches, end if end < last else following, more=end < last)
 
 
 def to_json_rows(table: pa.Table) -> Iterator[str]:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.engine.sample import WINDOW, rows
 from tests.unit.service.sample import Here, make_service
 from weft.engine import Query
-from weft.errors import QueryFailed
+from weft.errors import QueryFailed, ResultsGone
 from weft.runtime.found import Found
 from weft.service.rows import Cursor, Rows, batches_with_rows, parse_cursor
 from weft.service.service import Service, Wanted
@@ -67,6 +67,24 @@ def test_a_page_that_takes_too_long_ends_and_says_so(
         assert len(found) == 1
         every, cursor, more = every + found, Cursor(int(page["cursor"])), page["more"]
     assert every == ["[1]", "[3]", "[5]"]
+
+
+def test_batches_that_go_while_they_are_looked_for_are_not_skipped(
+    made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a page from the beginning had the last row only, and nothing said that others were gone."""
+    service, host = made
+    look = Query.batches
+
+    def trim_first(query: Query, first: int, last: int) -> list[int]:
+        host.engine.core.trim_results(4)
+        return look(query, first, last)
+
+    monkeypatch.setattr(Query, "batches", trim_first)
+    with pytest.raises(ResultsGone, match='rows of query "q" before batch 4 are not kept') as gone:
+        service.page(EVERYBODY, "q", after=Cursor(0), limit=100)
+    assert "Read on from cursor 4" in gone.value.hint
+    assert service.page(EVERYBODY, "q", after=Cursor(4), limit=100)[1] == ["[5]"]
 
 
 @pytest.fixture
