@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.engine.leases import kept_from
+from weft.engine.look import looking, record_of
 from weft.engine.sink_notes import SinkNote, claim_for, forget, remove_note
 from weft.engine.sinks import Sink, hand_over, write_gaps
 from weft.errors import InvalidSetting, ResultsGone, WeftError
@@ -139,7 +140,7 @@ class Delivery:
     def _finish(self) -> None:
         """The query has ended and the sink has had all: neither thread nor file is left of it."""
         roster, directory = self._core.roster, self._core.directory
-        record = roster.records.get(self.query.id)
+        record = record_of(self._core, self.query.id)
         with self._lock:
             self._silent = True
         if record is None:
@@ -151,8 +152,7 @@ class Delivery:
 
     def _is_done(self) -> bool:
         """Whether the sink has had all that the query will ever give."""
-        with self._core.lock:
-            record = self._core.roster.records.get(self.query.id)
+        with looking(self._core, self.query.id) as record:
             if record is None:  # it was dropped, or could not be created, before its first boundary
                 return not self._core.roster.is_pending(self.query.id)
             return record.ended is not None and self.note.delivered >= record.ended
@@ -189,8 +189,8 @@ class Delivery:
 
     def _check_kept(self) -> None:
         """Raises ResultsGone if the batch that comes next is not kept any more."""
-        with self._core.lock:
-            record, kept = self._core.roster.records.get(self.query.id), kept_from(self._core)
+        with looking(self._core, self.query.id) as record:
+            kept = kept_from(self._core)
             if record is None:
                 return
             first = max(self.note.delivered, record.created)

@@ -9,10 +9,11 @@ from typing import Any
 
 from weft.engine import Query
 from weft.engine.leases import kept_from
+from weft.engine.look import bound_of
 from weft.errors import QueryFailed, ResultsGone
 from weft.service.bell import Bell
 from weft.service.quotas import throttled
-from weft.service.rows import Cursor, Rows, batches_with_rows
+from weft.service.rows import Ahead, Cursor, Rows, batches_with_rows
 from weft.service.service import Service
 from weft.service.tenants import Tenant
 from weft.service.views import columns_of
@@ -52,12 +53,12 @@ class Followers:
         self.count += 1
         try:
             # With the cursor it begins at: who began with "now" and is cut off before the first rows misses none.
-            bound = await self._workers.look(core.roster.bound_query, query.id)
+            bound = await self._workers.look(bound_of, core, query.id)
             yield event("columns", columns_of(bound), id_=str(cursor))
             while not self.stopped:
-                rung, state = self._bell.rung, query.state
+                rung = self._bell.rung
                 try:
-                    ahead = await self._workers.look(batches_with_rows, core, query, cursor)
+                    state, error, ahead = await self._workers.look(self._look, query, cursor)
                     for batch in ahead.batches:
                         async for text in self._rows(tenant, query, Cursor(batch, cursor.skip_in(batch))):
                             yield text
@@ -73,7 +74,7 @@ class Followers:
                 if ahead.more:
                     continue
                 if state in _ENDED:
-                    yield event("end", {"state": state, "error": query.error})
+                    yield event("end", {"state": state, "error": error})
                     return
                 if not await self._bell.wait(rung, BEAT):
                     yield HEARTBEAT
@@ -106,6 +107,12 @@ class Followers:
             task.add_done_callback(lambda _: self._reading.pop(key, None))
         # A reader that leaves must not take the others' rows along.
         return await asyncio.shield(task)
+
+    def _look(self, query: Query, cursor: Cursor) -> tuple[str, str, Ahead]:
+        """How a query is, and what lies ahead. In this order: if it has ended, there will be no more than that. The
+        record of one that has ended may have to be read from disk."""
+        state, error = query.state, query.error
+        return state, error, batches_with_rows(self._service.engine.core, query, cursor)
 
     def _oldest(self) -> int:
         return kept_from(self._service.engine.core)

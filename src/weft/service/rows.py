@@ -18,6 +18,7 @@ import pyarrow as pa
 from weft.engine import Query
 from weft.engine.core import Core
 from weft.engine.leases import kept_from
+from weft.engine.look import looking
 from weft.errors import InvalidRequest, ResultsGone
 from weft.kernels.python_values import python_values
 
@@ -144,8 +145,7 @@ def batches_with_rows(core: Core, query: Query, cursor: Cursor) -> Ahead:
 
     Raises ResultsGone if some of them are not kept any more.
     """
-    with core.lock:
-        record = core.roster.records.get(query.id)
+    with looking(core, query.id) as record:
         following = core.next_batch
         if record is None:
             return Ahead([], following, more=False)
