@@ -13,7 +13,7 @@ from weft.engine.look import bound_of
 from weft.errors import QueryFailed, ResultsGone
 from weft.service.bell import Bell
 from weft.service.quotas import throttled
-from weft.service.rows import Ahead, Cursor, Rows, batches_with_rows
+from weft.service.rows import LOOK_AHEAD, Ahead, Cursor, Rows, batches_with_rows, farther
 from weft.service.service import Service
 from weft.service.tenants import Tenant
 from weft.service.views import columns_of
@@ -49,7 +49,7 @@ class Followers:
 
     async def follow(self, tenant: Tenant, query: Query, cursor: Cursor) -> AsyncIterator[str]:
         """The events of a query from a cursor on, until it ends or the service stops."""
-        core = self._service.engine.core
+        core, look = self._service.engine.core, LOOK_AHEAD
         self.count += 1
         try:
             # With the cursor it begins at: who began with "now" and is cut off before the first rows misses none.
@@ -58,7 +58,7 @@ class Followers:
             while not self.stopped:
                 rung = self._bell.rung
                 try:
-                    state, error, ahead = await self._workers.look(self._look, query, cursor)
+                    state, error, ahead = await self._workers.look(self._look, query, cursor, look)
                     for batch in ahead.batches:
                         async for text in self._rows(tenant, query, Cursor(batch, cursor.skip_in(batch))):
                             yield text
@@ -71,6 +71,7 @@ class Followers:
                     yield event("end", {"state": "failed", "error": failure.detail or failure.message})
                     return
                 cursor = max(cursor, Cursor(ahead.following))
+                look = farther(look) if ahead.more else LOOK_AHEAD
                 if ahead.more:
                     continue
                 if state in _ENDED:
@@ -108,11 +109,11 @@ class Followers:
         # A reader that leaves must not take the others' rows along.
         return await asyncio.shield(task)
 
-    def _look(self, query: Query, cursor: Cursor) -> tuple[str, str, Ahead]:
+    def _look(self, query: Query, cursor: Cursor, look: int) -> tuple[str, str, Ahead]:
         """How a query is, and what lies ahead. In this order: if it has ended, there will be no more than that. The
         record of one that has ended may have to be read from disk."""
         state, error = query.state, query.error
-        return state, error, batches_with_rows(self._service.engine.core, query, cursor)
+        return state, error, batches_with_rows(self._service.engine.core, query, cursor, look)
 
     def _oldest(self) -> int:
         return kept_from(self._service.engine.core)

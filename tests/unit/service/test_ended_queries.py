@@ -1,4 +1,4 @@
-"""Queries that have ended, as the service shows them: one that is refused spoils nothing, and nobody waits for disks."""
+"""Queries that have ended, as the service shows them: one that is refused spoils nothing, nobody waits for the disk."""
 
 from __future__ import annotations
 
