@@ -96,3 +96,17 @@ def test_a_reader_that_holds_batches_for_too_long_does_not_skip_them(
     assert found == [[0], [1]]
     with pytest.raises(ResultsGone, match="before batch 4 are not kept any more"):
         next(tables)
+
+
+def test_leases_that_nobody_lets_go_of_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, only trimming forgot them, which never happens where results are kept for ever."""
+    now = 0.0
+    monkeypatch.setattr(leases.time, "monotonic", lambda: now)
+    every = leases.Leases()
+    for _ in range(1000):
+        every.take(0, seconds=leases.GRACE)
+        now += 1.0
+    assert len(every._held) <= 4 * leases.GRACE
+    assert every.limit(5) == 0, "those of the last minute hold"
+    now += leases.GRACE
+    assert every.limit(5) == 5
