@@ -29,7 +29,7 @@ from weft.service.client import Event
 from weft.service.config import Config, EngineSection
 from weft.service.host import EngineHost
 from weft.service.observer import Observer, QueryFigures, StreamFigures
-from weft.service.rows import Cursor, batches_with_rows, parse_cursor
+from weft.service.rows import LOOK_AHEAD, Cursor, batches_with_rows, farther, parse_cursor
 from weft.service.service import Service, Wanted
 from weft.service.tenants import EVERYBODY, Tenants
 from weft.service.views import Views, columns_of
@@ -191,16 +191,16 @@ class Local:
             )
         cursor, core = self._cursor(after), service.engine.core
         yield Event("columns", columns_of(core.roster.bound_query(query.id)))
-        more = True
+        more, look = True, LOOK_AHEAD
         while more:
-            ahead = batches_with_rows(core, query, cursor)
+            ahead = batches_with_rows(core, query, cursor, look)
             for batch in ahead.batches:
                 at = Cursor(batch, cursor.skip_in(batch))
                 while at.batch == batch:
                     found = service.reader.rows(query, at)
                     at = found.behind
                     yield Event("rows", {"batch": batch, "rows": [json.loads(text) for text in found.texts]}, str(at))
-            cursor, more = Cursor(ahead.following), ahead.more
+            cursor, more, look = Cursor(ahead.following), ahead.more, farther(look)
         reason = query.error or ("no engine is running, nothing more will come" if query.state == "live" else "")
         yield Event("end", {"state": query.state, "error": reason})
 

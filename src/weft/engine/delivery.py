@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.engine.leases import kept_from
+from weft.engine.look import looking, record_of
 from weft.engine.sink_notes import SinkNote, claim_for, forget, remove_note
 from weft.engine.sinks import Sink, hand_over, write_gaps
 from weft.errors import InvalidSetting, ResultsGone, WeftError
@@ -139,7 +140,7 @@ class Delivery:
     def _finish(self) -> None:
         """The query has ended and the sink has had all: neither thread nor file is left of it."""
         roster, directory = self._core.roster, self._core.directory
-        record = roster.records.get(self.query.id)
+        record = record_of(self._core, self.query.id)
         with self._lock:
             self._silent = True
         if record is None:
@@ -151,14 +152,17 @@ class Delivery:
 
     def _is_done(self) -> bool:
         """Whether the sink has had all that the query will ever give."""
-        with self._core.lock:
-            record = self._core.roster.records.get(self.query.id)
+        with looking(self._core, self.query.id) as record:
             if record is None:  # it was dropped, or could not be created, before its first boundary
                 return not self._core.roster.is_pending(self.query.id)
             return record.ended is not None and self.note.delivered >= record.ended
 
     def _deliver(self) -> bool:
-        """Everything that is committed; False if the sink failed."""
+        """Everything that is committed; False if the sink failed.
+
+        Another thread may fail it at any time, and what it needs next is not kept for it from then on: it goes no
+        further than the batch that it is busy with.
+        """
         try:
             self.claim()
             following = self._core.next_batch
@@ -166,8 +170,12 @@ class Delivery:
                 end = min(begin + _AT_ONCE, following)
                 self._check_kept()
                 for batch in self.query.batches(begin, end):
+                    if self.note.failed:
+                        return False
                     rows = hand_over(self._sink, self.query.tables(batch, batch + 1), batch)
                     self._advance(batch + 1, note=rows > 0)
+                if self.note.failed:
+                    return False
                 self._advance(end)
         except ResultsGone as gone:
             self.fail(f"{gone.message}; batch {self.note.delivered} is the first that was not delivered")
@@ -181,8 +189,8 @@ class Delivery:
 
     def _check_kept(self) -> None:
         """Raises ResultsGone if the batch that comes next is not kept any more."""
-        with self._core.lock:
-            record, kept = self._core.roster.records.get(self.query.id), kept_from(self._core)
+        with looking(self._core, self.query.id) as record:
+            kept = kept_from(self._core)
             if record is None:
                 return
             first = max(self.note.delivered, record.created)

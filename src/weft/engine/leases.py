@@ -19,6 +19,8 @@ LONGEST = 600.0
 GRACE = 60.0
 """Seconds for which files stay for a DataFrame: when it is read, and whether, only Spark knows."""
 
+_FEW = 64
+
 
 def first_result(core: Ledger) -> int:
     """The first batch whose results are there."""
@@ -67,6 +69,8 @@ class Leases:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: set[Lease] = set()
+        self._many = _FEW
+        """How many there are when those that are too old are looked for next: not everybody looks at all of them."""
         self.floor = 0
         """The first batch that somebody may begin to read."""
 
@@ -74,6 +78,10 @@ class Leases:
         """Hold the results from batch `first` on, for at most `seconds` without a sign of life."""
         lease = Lease(self, first, LONGEST if seconds is None else seconds)
         with self._lock:
+            # Those of DataFrames are never let go of, and where results are kept for ever nothing is trimmed.
+            if len(self._held) >= self._many:
+                self._held = {lease for lease in self._held if lease.holds}
+                self._many = max(_FEW, 2 * len(self._held))
             self._held.add(lease)
         return lease
 

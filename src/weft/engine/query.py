@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from weft.engine.explain import explain_query
+from weft.engine.look import bound_of, record_of
 from weft.engine.result_log import BatchUnreadable, ResultLog
 from weft.errors import QueryFailed
 from weft.plan.changelog import QueryId, QueryRecord
@@ -40,13 +41,13 @@ class Query:
 
     @property
     def _record(self) -> QueryRecord | None:
-        return self._core.roster.records.get(self.id)
+        return record_of(self._core, self.id)
 
     @property
     def sql(self) -> str:
         """The text it was created with."""
         record = self._record
-        return self._core.roster.bound_query(self.id).sql if record is None else record.sql
+        return bound_of(self._core, self.id).sql if record is None else record.sql
 
     @property
     def state(self) -> str:
@@ -102,9 +103,8 @@ class Query:
         """
         done = from_batch
         while True:
-            with self._core.lock:
-                last = self._core.next_batch
-                ended = self.state in ("dropped", "failed")
+            ended = self.state in ("dropped", "failed")  # first: what it had by then is all there will be
+            last = self._core.next_batch
             for table in self.tables(done, last):
                 yield from to_rows(table)
             done = max(done, last)
@@ -116,15 +116,17 @@ class Query:
     def _await_batch(self, done: int, timeout: float | None) -> bool:
         """Wait for a batch after `done`; False when none can come or the time is up."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._core.lock:
-            while self._core.next_batch <= done:
+        while True:
+            ended = self.state == "dropped"  # not under the lock: it may have to be looked up on disk
+            with self._core.lock:
+                if self._core.next_batch > done:
+                    return True
                 idle = not self._engine.running and self._core.running is None
-                if idle or self.state == "dropped":
+                if idle or ended:
                     return False
                 if deadline is not None and time.monotonic() >= deadline:
                     return False
                 self._core.committed.wait(0.2)
-        return True
 
     def tables(self, first: int, last: int) -> Iterator[Any]:
         """Arrow tables of the rows committed by batches first … last - 1, of bounded size, in order.
@@ -187,7 +189,7 @@ class Query:
         record = self._record
         if record is None:
             return f"query {self.name} ({self.id}): {self.state}\n  {self.sql}"
-        return explain_query(record, self._core.roster.bound_query(self.id), self._core.plan)
+        return explain_query(record, bound_of(self._core, self.id), self._core.plan)
 
     def drop(self) -> None:
         """Stop the query at the next boundary; its committed results stay readable. Harmless when repeated."""

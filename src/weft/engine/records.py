@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -27,12 +28,19 @@ class Records(Mapping[QueryId, QueryRecord]):
         """Ended, and not on disk yet."""
 
     def __getitem__(self, query: QueryId) -> QueryRecord:
-        if query in self._live:
-            return self._live[query].record
-        found = self.lately.get(query) or (self._disk.get(query) if is_id(query) else None)
+        found = self.here(query) or self.on_disk(query)
         if found is None:
             raise KeyError(query)
         return found
+
+    def here(self, query: QueryId) -> QueryRecord | None:
+        """The record of a query that is live or ended lately: those are in memory."""
+        live = self._live.get(query)
+        return self.lately.get(query) if live is None else live.record
+
+    def on_disk(self, query: QueryId) -> QueryRecord | None:
+        """The record of a query that ended earlier; it may have to wait for the disk."""
+        return self._disk.get(query) if is_id(query) else None
 
     def __iter__(self) -> Iterator[QueryId]:
         return (record.id for record in self.page("", after=0, limit=len(self)))
@@ -107,6 +115,10 @@ class BoundForms:
 
     def __init__(self, streams: Mapping[str, Stream]) -> None:
         self._streams = streams
+        self._lock = threading.Lock()
+        """Of the forms of ended queries, which are bound by whoever asks for them, without the core's lock."""
+        self._turn = 0
+        """How often they were forgotten."""
         self._here: dict[QueryId, BoundQuery] = {}
         self._lately: OrderedDict[QueryId, BoundQuery] = OrderedDict()
 
@@ -127,19 +139,25 @@ class BoundForms:
 
     def read(self, record: QueryRecord) -> BoundQuery:
         """The bound form of a query that has ended."""
-        bound = bind_again(record, self._streams)
-        self._remember(record.id, bound)
+        turn = self._turn
+        bound = bind_again(record, dict(self._streams))
+        with self._lock:
+            if turn == self._turn:
+                self._remember(record.id, bound)
         return bound
 
     def end(self, query: QueryId) -> None:
         """A query is not live any more, or never will be."""
         bound = self._here.pop(query, None)
         if bound is not None:
-            self._remember(query, bound)
+            with self._lock:
+                self._remember(query, bound)
 
     def forget(self) -> None:
         """Forget the forms of ended queries: what they are bound to has changed."""
-        self._lately.clear()
+        with self._lock:
+            self._turn += 1
+            self._lately.clear()
 
     def _remember(self, query: QueryId, bound: BoundQuery) -> None:
         self._lately[query] = bound

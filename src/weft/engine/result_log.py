@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from weft.engine.leases import GRACE, Lease, kept_from
+from weft.engine.look import bound_of, looking, record_of
 from weft.errors import QueryFailed, ResultsGone, StateCorrupt
 from weft.plan.changelog import QueryId, QueryRecord
 from weft.runtime.projected import projected
@@ -46,37 +47,43 @@ class ResultLog:
     @property
     def first(self) -> int:
         """The first batch of the query's life whose rows are kept; later than its creation if some are gone."""
-        with self._core.lock:
-            record = self._core.roster.records.get(self._query)
+        with looking(self._core, self._query) as record:
             return self._core.next_batch if record is None else max(record.created, kept_from(self._core))
 
     def batches(self, first: int, last: int) -> list[int]:
-        """Those of the batches first … last - 1 that may hold rows of the query, among those that are kept."""
-        with self._core.lock:
-            first, last = self._life(first, last)
-            reading = self._reading()
-        return [batch for batch, _ in self._chunks(reading, first, last)]
+        """Those of the batches first … last - 1 that may hold rows of the query.
 
-    def _life(self, first: int, last: int | None) -> tuple[int, int]:
+        Raises ResultsGone if any of them are not kept any more: what a list left out, its reader would skip.
+        """
+        begin, end, lease = self.hold(first, last)
+        with lease:
+            return [batch for batch, _ in self._chunks(self._reading(), begin, end)] if begin < end else []
+
+    def _life(self, record: QueryRecord | None, first: int, last: int | None) -> tuple[int, int]:
         """Of some batches those that are committed and in which the query lived."""
-        record, following = self._core.roster.records.get(self._query), self._core.next_batch
+        following = self._core.next_batch
         if record is None:
             return following, following
         ended = following if record.ended is None else min(record.ended, following)
         return max(first, record.created), ended if last is None else min(last, ended)
 
     def _reading(self) -> Reading:
+        """How to read its rows. Not under the lock: its text may have to be bound again."""
         core = self._core
-        query = core.roster.bound_query(self._query)
-        record = core.roster.records.get(self._query)
+        with core.lock:
+            streams = dict(core.streams)  # before its text is bound: a stream that goes takes its queries along
+        query, record = bound_of(core, self._query), record_of(core, self._query)
         if record is None:  # it is not in effect yet
             record = QueryRecord(self._query, self._name, query.sql, 0, core.next_batch, None, ended=0)
-        return plan_reading(record, query, core.streams, data=str(core.directory.path("data")))
+        return plan_reading(record, query, streams, data=str(core.directory.path("data")))
 
     def _chunks(self, reading: Reading, first: int, last: int) -> Iterator[tuple[int, list[Chunk]]]:
+        """What is in each batch; raises ResultsGone where batches went although they were held, for too long."""
         for begin in range(first, last, _AT_ONCE):
             with self._core.lock:
                 manifests = self._core.inventory.results_of(begin, min(begin + _AT_ONCE, last))
+                if manifests.first > begin:
+                    raise self._gone(kept_from(self._core))
             for manifest in manifests:
                 if chunks := list(chunks_of(reading, [manifest])):
                     yield manifest.batch, chunks
@@ -88,12 +95,22 @@ class ResultLog:
 
         Raises ResultsGone if any of them are not kept any more.
         """
-        with self._core.lock:
-            begin, end = self._life(first, last)
-            kept = kept_from(self._core)
-            if begin < min(kept, end):
-                raise self._gone(kept)
-            return begin, end, self._core.leases.take(begin, seconds=seconds)
+        with looking(self._core, self._query) as record:
+            return self._hold(record, first, last, seconds)
+
+    def _hold_kept(self, first: int, last: int | None, seconds: float | None = None) -> tuple[int, int, Lease]:
+        """The same for those of some batches that are kept."""
+        with looking(self._core, self._query) as record:
+            return self._hold(record, max(first, kept_from(self._core)), last, seconds)
+
+    def _hold(
+        self, record: QueryRecord | None, first: int, last: int | None, seconds: float | None
+    ) -> tuple[int, int, Lease]:
+        begin, end = self._life(record, first, last)
+        kept = kept_from(self._core)
+        if begin < min(kept, end):
+            raise self._gone(kept)
+        return begin, end, self._core.leases.take(begin, seconds=seconds)
 
     def _gone(self, kept: int) -> ResultsGone:
         return ResultsGone(
@@ -114,9 +131,8 @@ class ResultLog:
         with lease:
             if begin >= end:
                 return
-            with self._core.lock:
-                reading = self._reading()
-                outputs = self._core.roster.bound_query(self._query).outputs
+            reading = self._reading()
+            outputs = bound_of(self._core, self._query).outputs
 
             def read(chunks: Iterable[Chunk]) -> Iterator[Any]:
                 spark = self._engine.spark
@@ -147,19 +163,18 @@ class ResultLog:
     def frame(self, *, some: bool) -> Any:
         """All rows, or `some` that are kept, as a DataFrame; their files stay for a while, since nobody knows when they
         are read."""
-        with self._core.lock:
-            begin, end, _ = self.hold(self.first if some else 0, None, seconds=GRACE)
-            reading = self._reading()
-            outputs = self._core.roster.bound_query(self._query).outputs
+        begin, end, _ = self._hold_kept(0, None, GRACE) if some else self.hold(0, None, seconds=GRACE)
+        reading = self._reading()
+        outputs = bound_of(self._core, self._query).outputs
         chunks = [chunk for _, found in self._chunks(reading, begin, end) for chunk in found]
         return results_frame(self._engine.spark, reading, chunks, outputs)
 
     def read(self, first: int, last: int | None = None) -> tuple[Reading, list[Chunk]]:
         """How to read the query's rows, and where those of batches first … last - 1 are, as far as they are kept."""
-        with self._core.lock:
-            begin, end = self._life(first, last)
+        begin, end, lease = self._hold_kept(first, last)
+        with lease:
             reading = self._reading()
-        return reading, [chunk for _, found in self._chunks(reading, begin, end) for chunk in found]
+            return reading, [chunk for _, found in self._chunks(reading, begin, end) for chunk in found]
 
 
 def _in_order(

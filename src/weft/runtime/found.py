@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +24,7 @@ from weft.kernels.select_pairs import Selected, select_pairs, select_rows, selec
 from weft.kernels.window_table import window_ends
 from weft.plan.aggregate import Aggregation
 from weft.plan.window import to_micros
+from weft.runtime.lately import Lately
 from weft.runtime.reading import Chunk, Reading
 from weft.runtime.row_parts import RowParts, by_part, take_rows
 from weft.runtime.widths import row_widths
@@ -83,11 +83,12 @@ class Opened(Protocol):
         """The query's rows in a range of units."""
 
 
-def open_chunk(reading: Reading, chunk: Chunk) -> Opened:
-    """Map the files of a chunk. Raises ResultsGone if they are not there any more."""
+def open_chunk(reading: Reading, chunk: Chunk, *, again: bool = False) -> Opened:
+    """Map the files of a chunk. Raises ResultsGone if they are not there any more. If it will be opened `again`, as by
+    whoever reads a page after the other, what of it takes long to find is kept."""
     with kept_files(reading):
         if reading.aggregation is not None:
-            return _Groups(reading, reading.aggregation, chunk)
+            return _Groups(reading, reading.aggregation, chunk, again=again)
         if reading.places is not None:
             kind = _Combinations if reading.session is None else _Sessions
             return kind(reading, reading.places, chunk)
@@ -273,23 +274,39 @@ def _member_widths(reading: Reading, parts: RowParts, members: Sequence[Member],
     return total
 
 
+_GROUPS: Lately[Cells] = Lately(256 << 20)
+"""Groups of queries in chunks that are read page by page: to find them takes as long for one row as for all."""
+
+
+def _groups_of(reading: Reading, chunk: Chunk) -> Cells | None:
+    """The groups of a query in a chunk; one may be in several files, and is one unit."""
+    parts = []
+    for path in chunk.windows:
+        for cells, _ in read_slices(Path(reading.data) / path, (0,)):
+            rows = np.flatnonzero(column_of(cells.sets, reading.slot)[cells.classes])
+            if len(rows):
+                parts.append(cells.take(rows))
+    return compact(concat(parts)) if parts else None
+
+
+def _size_of(cells: Cells) -> int:
+    """Bytes that cells take, with their groups, classes and words."""
+    arrays: list[Any] = [cells.sets, cells.slices, cells.classes, cells.group, *cells.lanes.values()]
+    arrays += [each for detail in cells.details.values() for each in (detail.cells, detail.codes, detail.weights)]
+    return sum(int(each.nbytes) for each in (*arrays, *cells.groups, *cells.dictionaries.values()))
+
+
 class _Groups:
     """Files of an aggregate's windows that ended; a unit is a group of the query's own in a window."""
 
-    def __init__(self, reading: Reading, aggregation: Aggregation, chunk: Chunk) -> None:
+    def __init__(self, reading: Reading, aggregation: Aggregation, chunk: Chunk, *, again: bool) -> None:
         self._reading, self._aggregation = reading, aggregation
-        parts = []
-        for path in chunk.windows:
-            for cells, _ in read_slices(Path(reading.data) / path, (0,)):
-                rows = np.flatnonzero(column_of(cells.sets, reading.slot)[cells.classes])
-                if len(rows):
-                    parts.append(cells.take(rows))
-        self._cells = concat(parts) if parts else None
-
-    @cached_property
-    def _groups(self) -> Cells | None:
-        """A group may be in several files, and is one unit."""
-        return None if self._cells is None else compact(self._cells)
+        key = (reading.data, reading.slot, chunk.windows)  # what is in a file never changes
+        self._groups = _GROUPS.get(key) if again else None
+        if self._groups is None:
+            self._groups = _groups_of(reading, chunk)
+            if again and self._groups is not None:
+                _GROUPS.put(key, self._groups, _size_of(self._groups))
 
     @property
     def units(self) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from weft.plan.query import Output
+from weft.runtime.lately import Lately
 from weft.runtime.read import PIECE_BYTES, PIECE_ROWS, Chunk, Range, Reading, ranges
 from weft.runtime.results import chosen, needs_no_spark, project
 
@@ -25,21 +26,22 @@ def projected(
     limit: int | None = None,
     most_bytes: int | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows of some chunks, in their order, without the first `skip` and at most `limit` of them."""
+    """The rows of some chunks, in their order, without the first `skip` and at most `limit` of them.
+
+    Who sets a limit comes again for the next rows: what all of them need is kept for a while.
+    """
+    again = limit is not None
     if needs_no_spark(reading, outputs):
-        for each in ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes):
+        for each in ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes, again=again):
             yield chosen(each.build(), outputs)
     elif reading.having is None:
-        found = ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes)
+        found = ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes, again=again)
         for group in _groups(found, most_bytes or PIECE_BYTES):
             yield from _by_spark(spark, reading, group, outputs)
     else:  # which rows there are, only Spark can say
-        tables = (
-            table
-            for group in _groups(ranges(reading, chunks), PIECE_BYTES)
-            for table in project(spark, reading, [each.alone()[0] for each in group], outputs)
-        )
-        yield from _some(tables, skip, limit)
+        groups = _groups(ranges(reading, chunks, again=again), PIECE_BYTES)
+        parts = (_Filtered(spark, reading, [each.alone()[0] for each in group], outputs) for group in groups)
+        yield from _some(parts, skip, limit, most_bytes or PIECE_BYTES)
 
 
 def _groups(found: Iterable[Range], most_bytes: int) -> Iterator[list[Range]]:
@@ -67,13 +69,61 @@ def _by_spark(
         begin += rows
 
 
-def _some(tables: Iterable[pa.Table], skip: int, limit: int | None) -> Iterator[pa.Table]:
-    left = limit
-    for table in tables:
-        first, skip = min(skip, table.num_rows), max(0, skip - table.num_rows)
-        found = table.slice(first, left)
-        if found.num_rows:
-            yield found
-        left = None if left is None else left - found.num_rows
-        if left is not None and left <= 0:
+_COUNTS: Lately[int] = Lately(10_000)
+"""How many rows HAVING leaves of ranges that are read page by page: those before a page need not be computed again."""
+_TABLES: Lately[pa.Table] = Lately(64 << 20)
+"""These rows, as the SELECT list makes them, as far as there is room."""
+
+
+class _Filtered:
+    """The rows that HAVING leaves of some ranges, as the SELECT list makes them."""
+
+    def __init__(
+        self, spark: SparkSession, reading: Reading, chunks: Sequence[Chunk], outputs: Sequence[Output]
+    ) -> None:
+        self._spark, self._reading, self._chunks, self._outputs = spark, reading, chunks, outputs
+        # A slot is one query's in a batch, and what is in a file never changes.
+        columns = tuple((output.name, output.sql) for output in outputs)
+        self._key = (reading.data, reading.slot, reading.having, columns, tuple(chunks))
+
+    def is_before(self, skip: int) -> int | None:
+        """How many there are, if that is known and no more than `skip`."""
+        known = _COUNTS.get(self._key)
+        return known if known is not None and known <= skip else None
+
+    def tables(self, *, again: bool) -> Iterator[pa.Table]:
+        """All of them."""
+        if not again:
+            yield from project(self._spark, self._reading, self._chunks, self._outputs)
             return
+        table = _TABLES.get(self._key)
+        if table is None:
+            made = list(project(self._spark, self._reading, self._chunks, self._outputs))
+            table = pa.concat_tables(made) if made else None
+            _COUNTS.put(self._key, 0 if table is None else table.num_rows, 1)
+            if table is not None:
+                _TABLES.put(self._key, table, table.nbytes)
+        if table is not None:
+            yield table
+
+
+def _some(parts: Iterable[_Filtered], skip: int, limit: int | None, most_bytes: int) -> Iterator[pa.Table]:
+    left = limit
+    for part in parts:
+        if limit is not None and (before := part.is_before(skip)) is not None:
+            skip -= before
+            continue
+        for table in part.tables(again=limit is not None):
+            first, skip = min(skip, table.num_rows), max(0, skip - table.num_rows)
+            found = table.slice(first, left)
+            yield from _pieces(found, most_bytes)
+            left = None if left is None else left - found.num_rows
+            if left is not None and left <= 0:
+                return
+
+
+def _pieces(table: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
+    """The rows of a table, about so many bytes after the other."""
+    step = max(1, table.num_rows * most_bytes // max(1, table.nbytes))
+    for begin in range(0, table.num_rows, step):
+        yield table.slice(begin, step)

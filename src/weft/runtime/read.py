@@ -66,14 +66,16 @@ def ranges(
     skip: int = 0,
     limit: int | None = None,
     most_bytes: int | None = None,
+    again: bool = False,
 ) -> Iterator[Range]:
     """The query's rows in some chunks, in order, without the first `skip` and at most `limit` of them.
 
-    Rows that are skipped are found, which takes nanoseconds each, and not built.
+    Rows that are skipped are found, which takes nanoseconds each, and not built. `again`: other rows of the same chunks
+    will be asked for soon.
     """
     left = limit
     for chunk in chunks:
-        for found in _stretches(reading, chunk):
+        for found in _stretches(reading, chunk, again=again):
             rows = len(found.units)
             first, skip = min(skip, rows), max(0, skip - rows)
             last = rows if left is None else min(rows, first + left)
@@ -84,9 +86,9 @@ def ranges(
                 return
 
 
-def _stretches(reading: Reading, chunk: Chunk) -> Iterator[Found]:
+def _stretches(reading: Reading, chunk: Chunk, *, again: bool) -> Iterator[Found]:
     """What is found in a chunk, a bounded number of units after the other; what has no rows is left out."""
-    opened = open_chunk(reading, chunk)
+    opened = open_chunk(reading, chunk, again=again)
     last = opened.units if chunk.last is None else min(chunk.last, opened.units)
     step = max(1, PIECE_ROWS // _rows_of_unit(reading))
     for begin in range(chunk.first, last, step):

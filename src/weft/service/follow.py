@@ -9,10 +9,11 @@ from typing import Any
 
 from weft.engine import Query
 from weft.engine.leases import kept_from
+from weft.engine.look import bound_of
 from weft.errors import QueryFailed, ResultsGone
 from weft.service.bell import Bell
 from weft.service.quotas import throttled
-from weft.service.rows import Cursor, Rows, batches_with_rows
+from weft.service.rows import LOOK_AHEAD, Ahead, Cursor, Rows, batches_with_rows, farther
 from weft.service.service import Service
 from weft.service.tenants import Tenant
 from weft.service.views import columns_of
@@ -48,16 +49,16 @@ class Followers:
 
     async def follow(self, tenant: Tenant, query: Query, cursor: Cursor) -> AsyncIterator[str]:
         """The events of a query from a cursor on, until it ends or the service stops."""
-        core = self._service.engine.core
+        core, look = self._service.engine.core, LOOK_AHEAD
         self.count += 1
         try:
             # With the cursor it begins at: who began with "now" and is cut off before the first rows misses none.
-            bound = await self._workers.look(core.roster.bound_query, query.id)
+            bound = await self._workers.look(bound_of, core, query.id)
             yield event("columns", columns_of(bound), id_=str(cursor))
             while not self.stopped:
-                rung, state = self._bell.rung, query.state
+                rung = self._bell.rung
                 try:
-                    ahead = await self._workers.look(batches_with_rows, core, query, cursor)
+                    state, error, ahead = await self._workers.look(self._look, query, cursor, look)
                     for batch in ahead.batches:
                         async for text in self._rows(tenant, query, Cursor(batch, cursor.skip_in(batch))):
                             yield text
@@ -70,10 +71,11 @@ class Followers:
                     yield event("end", {"state": "failed", "error": failure.detail or failure.message})
                     return
                 cursor = max(cursor, Cursor(ahead.following))
+                look = farther(look) if ahead.more else LOOK_AHEAD
                 if ahead.more:
                     continue
                 if state in _ENDED:
-                    yield event("end", {"state": state, "error": query.error})
+                    yield event("end", {"state": state, "error": error})
                     return
                 if not await self._bell.wait(rung, BEAT):
                     yield HEARTBEAT
@@ -106,6 +108,12 @@ class Followers:
             task.add_done_callback(lambda _: self._reading.pop(key, None))
         # A reader that leaves must not take the others' rows along.
         return await asyncio.shield(task)
+
+    def _look(self, query: Query, cursor: Cursor, look: int) -> tuple[str, str, Ahead]:
+        """How a query is, and what lies ahead. In this order: if it has ended, there will be no more than that. The
+        record of one that has ended may have to be read from disk."""
+        state, error = query.state, query.error
+        return state, error, batches_with_rows(self._service.engine.core, query, cursor, look)
 
     def _oldest(self) -> int:
         return kept_from(self._service.engine.core)

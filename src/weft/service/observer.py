@@ -19,6 +19,7 @@ from weft.errors import ResultsGone
 from weft.plan.changelog import LiveQuery, QueryId
 from weft.runtime.read import Reading, plan_reading
 from weft.state.journal import Manifest
+from weft.state.retained import Manifests
 
 _log = logging.getLogger("weft.service")
 KEPT_BATCHES = 120
@@ -167,8 +168,16 @@ class Observer:
                 lease = core.leases.take(self._seen)
             with lease:
                 if fresh and not self._stop.is_set():
-                    self._take(fresh, flows)
+                    self._try_to_take(fresh, flows)
                     self._on_batch()
+
+    def _try_to_take(self, manifests: Manifests, flows: Mapping[str, tuple[int, int]]) -> None:
+        """Nothing that is wrong with some batches may end the thread: who follows a query waits for it to ring."""
+        try:
+            self._take(manifests, flows)
+        except Exception:
+            _log.exception(f"figures of batches {self._seen} to {manifests.last - 1} are not complete")
+            self._seen = manifests.last
 
     def _take(self, manifests: Sequence[Manifest], flows: Mapping[str, tuple[int, int]]) -> None:
         summaries = {summary.batch: summary for summary in self._engine.summaries}
@@ -257,11 +266,13 @@ class Observer:
         with core.lock:
             data, streams = str(core.directory.path("data")), dict(core.streams)
             lately = {**self._live, **core.roster.live}  # some may have been dropped since the batch
-            records = {query: core.roster.records[query] for query in lately}
+            records = {query: core.roster.records.get(query) for query in lately}
             self._live = dict(core.roster.live)
         readings, live = dict[str, Reading](), dict[QueryId, tuple[str, ...]]()
         for query, each in lately.items():
             record = records[query]
+            if record is None:  # it was forgotten, together with a stream that it read
+                continue
             if record.created <= manifest.batch and (record.ended is None or manifest.batch < record.ended):
                 live[query] = tuple(dict.fromkeys(relation.stream for relation in each.query.relations))
                 reading = plan_reading(record, each.query, streams, data=data)

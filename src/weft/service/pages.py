@@ -8,7 +8,7 @@ from typing import NamedTuple
 from weft.engine import Query
 from weft.engine.core import Core
 from weft.errors import QueryFailed
-from weft.service.rows import PIECE_ROWS, Cursor, RowReader, batches_with_rows
+from weft.service.rows import LOOK_AHEAD, PIECE_ROWS, Cursor, RowReader, batches_with_rows, farther
 
 _PATIENCE = 2.0
 """Seconds after which a page ends, with the rows it has: rare ones may be many batches apart."""
@@ -30,9 +30,9 @@ class PageRows(NamedTuple):
 def read_page(core: Core, reader: RowReader, query: Query, after: Cursor, *, limit: int) -> PageRows:
     """At most `limit` rows from a cursor on; fewer where they take long, are large, or where the query fails."""
     rows, deadline, more = list[str](), time.monotonic() + _PATIENCE, True
-    cursor, size = after, 0
+    cursor, size, look = after, 0, LOOK_AHEAD
     while more and len(rows) < limit and size < _PAGE_BYTES:
-        ahead = batches_with_rows(core, query, cursor)
+        ahead = batches_with_rows(core, query, cursor, look)
         for batch in ahead.batches:
             cursor = Cursor(batch, cursor.skip_in(batch))
             while cursor.batch == batch:
@@ -44,7 +44,7 @@ def read_page(core: Core, reader: RowReader, query: Query, after: Cursor, *, lim
                 cursor, size = found.behind, size + sum(map(len, found.texts))
                 if len(rows) >= limit or size >= _PAGE_BYTES or time.monotonic() > deadline:
                     return PageRows(rows, cursor, more=ahead.more or cursor.batch <= ahead.batches[-1])
-        cursor, more = max(cursor, Cursor(ahead.following)), ahead.more
+        cursor, more, look = max(cursor, Cursor(ahead.following)), ahead.more, farther(look)
         if time.monotonic() > deadline:
             break
     return PageRows(rows, cursor, more)

@@ -18,14 +18,17 @@ import pyarrow as pa
 from weft.engine import Query
 from weft.engine.core import Core
 from weft.engine.leases import kept_from
+from weft.engine.look import looking
 from weft.errors import InvalidRequest, ResultsGone
 from weft.kernels.python_values import python_values
 
 _EXACT = 2**53
 """Integers from here on are not exact where JSON's numbers are doubles."""
 _LARGEST_CURSOR = 10**15
-_LOOK_AHEAD = 1000
-"""Batches."""
+LOOK_AHEAD = 16
+"""Batches that are looked at together at first: the rows that are wanted may be in the next one."""
+_LONGEST_LOOK = 1024
+"""Batches that are looked at together at last, where rows are rare."""
 _KEPT = 256
 _KEPT_BYTES = 64 << 20
 """Of what was read lately."""
@@ -139,25 +142,33 @@ class Ahead(NamedTuple):
     """Whether there are committed batches from there on."""
 
 
-def batches_with_rows(core: Core, query: Query, cursor: Cursor) -> Ahead:
-    """Committed batches from a cursor on that may hold rows of a query; of a long log only the beginning.
+def farther(look: int) -> int:
+    """How many batches are looked at next, if rows were not enough in so many: twice as many, up to a limit."""
+    return min(2 * look, _LONGEST_LOOK)
+
+
+def batches_with_rows(core: Core, query: Query, cursor: Cursor, look: int = LOOK_AHEAD) -> Ahead:
+    """Committed batches from a cursor on that may hold rows of a query, of a long log the first `look` only: each takes
+    a look at its manifest, so whoever wants few rows begins with few batches and goes `farther`.
 
     Raises ResultsGone if some of them are not kept any more.
     """
-    with core.lock:
-        record = core.roster.records.get(query.id)
-        following, kept = core.next_batch, kept_from(core)
+    with looking(core, query.id) as record:
+        following = core.next_batch
         if record is None:
             return Ahead([], following, more=False)
         first = max(cursor.batch, record.created)
         last = following if record.ended is None else min(following, record.ended)
-    if first < min(kept, last):
+    end = min(last, first + look)
+    try:
+        batches = query.batches(first, end)
+    except ResultsGone as gone:
+        kept = kept_from(core)
         raise ResultsGone(
             f'rows of query "{query.name}" before batch {kept} are not kept any more',
             hint=f"Read on from cursor {kept}, or set engine.keep_results to more.",
-        )
-    end = min(last, first + _LOOK_AHEAD)
-    return Ahead(query.batches(first, end), end if end < last else following, more=end < last)
+        ) from gone
+    return Ahead(batches, end if end < last else following, more=end < last)
 
 
 def to_json_rows(table: pa.Table) -> Iterator[str]:

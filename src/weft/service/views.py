@@ -8,7 +8,9 @@ from typing import cast
 from weft.engine import Query
 from weft.engine.explain import explain_plan
 from weft.engine.graph import Kind, Node, query_node
+from weft.engine.look import bound_of, record_of
 from weft.engine.what_if import WhatIf
+from weft.errors import WeftError
 from weft.plan.changelog import QueryRecord, Slots
 from weft.plan.query import BoundQuery
 from weft.plan.shared import SharedPlan
@@ -69,20 +71,22 @@ class Views(Summaries):
     def query(self, query: Query) -> shapes.Query:
         """A query."""
         core = self._engine.core
-        with core.lock:
-            record: QueryRecord | None = core.roster.records.get(query.id)
-            bound = core.roster.bound_query(query.id)
+        record = record_of(core, query.id)
+        bound = self._bound(query, record)
+        streams = record.streams if record is not None else ()
+        if not streams and bound is not None:  # it waits, or a release that did not note them wrote its record
+            streams = tuple(dict.fromkeys(relation.stream for relation in bound.relations))
         seen = self._observer.query(query.id)
         latency = query.deployment_latency
         return {
             "name": self._tenant.local(query.name),
             "tenant": self._tenants.owner(query.name),
-            "sql": bound.sql,
+            "sql": query.sql if record is None else record.sql,
             "state": query.state,
             "error": query.error,
-            "notices": list(bound.notices),
-            "columns": columns_of(bound),
-            "streams": list(dict.fromkeys(relation.stream for relation in bound.relations)),
+            "notices": [] if bound is None else list(bound.notices),
+            "columns": [] if bound is None else columns_of(bound),
+            "streams": list(streams),
             "complete_from": None if record is None else iso(record.start),
             "deployment_ms": None if latency is None else round(latency.total_seconds() * 1000, 3),
             **query_figures(seen),
@@ -94,6 +98,16 @@ class Views(Summaries):
                 for point in seen.points
             ],
         }
+
+    def _bound(self, query: Query, record: QueryRecord | None) -> BoundQuery | None:
+        """The bound form of a query; None if this release does not take the text of one that is on record: what the
+        record says of it, above all why it failed, is to be seen nevertheless, and so are the others beside it."""
+        try:
+            return bound_of(self._engine.core, query.id)
+        except WeftError:
+            if record is None:
+                raise
+            return None
 
     # ---- the plan
 

@@ -42,6 +42,7 @@ class FileMissing(StateCorrupt, FileNotFoundError):
 
     def __init__(self, path: Path) -> None:
         StateCorrupt.__init__(self, f'state file "{_shown(path)}" is missing', hint=RESTORE)
+        self.filename = str(path)  # as of any FileNotFoundError
 
     __str__ = StateCorrupt.__str__
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from itertools import islice
@@ -115,8 +116,9 @@ def test_who_takes_too_long_is_told(opened: Opened, query: Query, monkeypatch: p
 def test_a_file_that_somebody_took_away_is_no_matter_of_keeping(opened: Opened, query: Query) -> None:
     for path in opened.engine.core.directory.path("data").rglob("*.arrow"):
         path.unlink()
-    with pytest.raises(StateCorrupt, match="a file of the results of batch 0 is missing"):
+    with pytest.raises(StateCorrupt, match="a file of the results of batch 0 is missing") as missing:
         list(query.tables(0, 6))
+    assert re.fullmatch(r"File [^ ]+\.arrow of the result log is gone\.", missing.value.detail)
 
 
 def test_readers_meet_no_missing_file_while_results_are_trimmed(opened: Opened) -> None:

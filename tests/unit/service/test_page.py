@@ -9,7 +9,7 @@ import pytest
 from tests.unit.engine.sample import WINDOW, rows
 from tests.unit.service.sample import Here, make_service
 from weft.engine import Query
-from weft.errors import QueryFailed
+from weft.errors import QueryFailed, ResultsGone
 from weft.runtime.found import Found
 from weft.service.rows import Cursor, Rows, batches_with_rows, parse_cursor
 from weft.service.service import Service, Wanted
@@ -41,11 +41,32 @@ def test_a_long_log_is_looked_at_a_stretch_after_the_other(
 ) -> None:
     service, host = made
     query = service.query(EVERYBODY, "q")
-    monkeypatch.setattr("weft.service.rows._LOOK_AHEAD", 2)
-    assert batches_with_rows(host.engine.core, query, Cursor(0)) == ([1], 2, True)
-    assert batches_with_rows(host.engine.core, query, Cursor(4)) == ([5], BATCHES, False)
+    monkeypatch.setattr("weft.service.pages.LOOK_AHEAD", 2)
+    assert batches_with_rows(host.engine.core, query, Cursor(0), 2) == ([1], 2, True)
+    assert batches_with_rows(host.engine.core, query, Cursor(4), 2) == ([5], BATCHES, False)
     page, found = service.page(EVERYBODY, "q", after=Cursor(0), limit=100)
     assert (found, page["cursor"], page["more"]) == (["[1]", "[3]", "[5]"], str(BATCHES), False)
+
+
+def test_a_page_looks_no_farther_than_it_has_to(made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, a page of one row looked at a thousand manifests before it read that row."""
+    service, host = made
+    for number in range(BATCHES, 40):
+        host.batch(b=rows((number, 1, number)))
+    looks: list[tuple[int, int]] = []
+    batches = Query.batches
+
+    def look(query: Query, first: int, last: int) -> list[int]:
+        looks.append((first, last))
+        return batches(query, first, last)
+
+    monkeypatch.setattr(Query, "batches", look)
+    assert service.page(EVERYBODY, "q", after=Cursor(0), limit=1)[1] == ["[1]"]
+    assert looks == [(0, 16)]
+    looks.clear()
+    page, found = service.page(EVERYBODY, "q", after=Cursor(5), limit=100)
+    assert (found, page["cursor"], page["more"]) == (["[5]"], "40", False)
+    assert looks == [(5, 21), (21, 40)]
 
 
 def test_a_page_goes_over_batches_without_rows(made: tuple[Service, Here]) -> None:
@@ -67,6 +88,24 @@ def test_a_page_that_takes_too_long_ends_and_says_so(
         assert len(found) == 1
         every, cursor, more = every + found, Cursor(int(page["cursor"])), page["more"]
     assert every == ["[1]", "[3]", "[5]"]
+
+
+def test_batches_that_go_while_they_are_looked_for_are_not_skipped(
+    made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a page from the beginning had the last row only, and nothing said that others were gone."""
+    service, host = made
+    look = Query.batches
+
+    def trim_first(query: Query, first: int, last: int) -> list[int]:
+        host.engine.core.trim_results(4)
+        return look(query, first, last)
+
+    monkeypatch.setattr(Query, "batches", trim_first)
+    with pytest.raises(ResultsGone, match='rows of query "q" before batch 4 are not kept') as gone:
+        service.page(EVERYBODY, "q", after=Cursor(0), limit=100)
+    assert "Read on from cursor 4" in gone.value.hint
+    assert service.page(EVERYBODY, "q", after=Cursor(4), limit=100)[1] == ["[5]"]
 
 
 @pytest.fixture

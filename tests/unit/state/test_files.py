@@ -87,6 +87,7 @@ def test_a_missing_file_is_both_missing_and_damage(tmp_path: Path) -> None:
     with pytest.raises(StateCorrupt, match="is missing") as caught:
         read(tmp_path, file)
     assert isinstance(caught.value, FileMissing)
+    assert Path(caught.value.filename).name in str(caught.value)
     assert "hint" in str(caught.value)
     (tmp_path / file.path).mkdir()
     with pytest.raises(StateCorrupt, match=file.path):

@@ -1,0 +1,109 @@
+"""Queries that have ended, as the service shows them: one that is refused spoils nothing, nobody waits for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.unit.engine.sample import JOIN, rows
+from tests.unit.service.sample import Here, make_service
+from weft.engine import identity
+from weft.engine.delivery import Delivery
+from weft.engine.sink_notes import new_note
+from weft.engine.sinks import callback
+from weft.errors import UnsupportedQuery
+from weft.plan.changelog import QueryId, QueryRecord
+from weft.plan.query import BoundQuery
+from weft.service.bell import Bell
+from weft.service.follow import Followers
+from weft.service.rows import Cursor
+from weft.service.service import Service, Wanted
+from weft.service.tenants import EVERYBODY
+from weft.service.workers import Workers
+from weft.sql import bind
+from weft.state.ended import EndedQueries
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[Service, Here]:
+    """A query that was dropped and a join that failed, both on disk only."""
+    service, host = make_service(tmp_path / "state")
+    service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q"), Wanted(JOIN, "join")])
+    host.batch(a=rows((0, 1, 5)))
+    service.drop(EVERYBODY, "q")
+    host.engine.core.set_aside(service.query(EVERYBODY, "join").id, 1, "by zero")
+    host.batch()
+    host.engine.core.checkpoint()
+    host.engine.core.roster.bound.forget()
+    return service, host
+
+
+def test_a_text_that_is_refused_now_is_shown_with_why_it_failed(
+    made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it broke the list of all queries, and itself could not be seen either."""
+    service, host = made
+
+    def refuse(text: str, streams: object) -> BoundQuery:
+        assert not host.engine.core.lock._is_owned(), "others wait for the lock while a text is bound"  # type: ignore[attr-defined]
+        if "JOIN" in text:
+            raise UnsupportedQuery("joins are out of fashion")
+        return bind(text, streams)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(identity, "bind", refuse)
+    views = service.views(EVERYBODY)
+    found = {query["name"]: query for query in map(views.query, service.queries(EVERYBODY, "all"))}
+    assert (found["q"]["state"], found["q"]["columns"]) == ("dropped", [{"name": "x", "type": "int"}])
+    join = found["join"]
+    assert (join["state"], join["error"], join["sql"]) == ("failed", "by zero", JOIN)
+    assert (join["streams"], join["columns"], join["notices"]) == (["a", "b"], [], [])
+    assert views.query(service.query(EVERYBODY, "join")) == join
+
+
+def watch_disk(monkeypatch: pytest.MonkeyPatch, host: Here) -> list[threading.Thread]:
+    """Who reads records from disk; never whoever holds the core's lock."""
+    read, readers = EndedQueries.get, list[threading.Thread]()
+
+    def get(ended: EndedQueries, query: QueryId) -> QueryRecord | None:
+        assert not host.engine.core.lock._is_owned(), "all others wait for the disk"  # type: ignore[attr-defined]
+        readers.append(threading.current_thread())
+        return read(ended, query)
+
+    monkeypatch.setattr(EndedQueries, "get", get)
+    return readers
+
+
+def test_records_on_disk_are_not_read_under_the_lock(
+    made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, host = made
+    query = service.query(EVERYBODY, "q")
+    delivery = Delivery(host.engine, query, sink := callback(print), note=new_note(host.engine.core, query.id, sink))
+    readers = watch_disk(monkeypatch, host)
+    assert [tuple(row) for row in query.tail()] == [(5,)]
+    assert query.batches(0, 2) == [0]
+    assert (query.results_from, len(query.read(0)[1])) == (0, 1)
+    assert service.page(EVERYBODY, "q", after=Cursor(0), limit=10)[1] == ["[5]"]
+    assert not delivery._is_done()
+    delivery._check_kept()
+    assert readers
+
+
+def test_the_event_loop_does_not_wait_for_records_on_disk(
+    made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, host = made
+    query = service.query(EVERYBODY, "q")
+    readers = watch_disk(monkeypatch, host)
+
+    async def body() -> list[str]:
+        bell = Bell(asyncio.get_running_loop())
+        return [event async for event in Followers(service, bell, Workers()).follow(EVERYBODY, query, Cursor(0))]
+
+    events = asyncio.run(body())
+    assert [event.partition("\n")[0] for event in events] == ["event: columns", "event: rows", "event: end"]
+    assert readers
+    assert threading.main_thread() not in readers
