@@ -248,7 +248,3 @@ class Batches:
         """What batches of this process usually take until they are committed; None if there was none yet."""
         took = sorted(sum(s.seconds.get(name, 0.0) for name in ("compile", "run")) for s in tuple(self.summaries))
         return took[len(took) // 2] if took else None
-
-
-def _in_a_line(error: WeftError) -> str:
-    return f"{error.message}: {error.detail}" if error.detail else error.message
