@@ -25,7 +25,7 @@ from weft.runtime.hop import Conditions
 from weft.runtime.partition import PartitionRange, key_values, meaning_of
 from weft.runtime.row_parts import RowParts
 from weft.runtime.session_cells import is_asked
-from weft.runtime.tag_slices import accumulate
+from weft.runtime.tag_slices import accumulate, check_rows, rows_in
 from weft.runtime.tagged import Tagged, TagReport
 from weft.runtime.task import BatchTask, Program, SessionClose, SessionGather
 from weft.state.bucket import TIME, Bucket, PartView
@@ -249,6 +249,7 @@ class _Closing:
         if made:
             cells = compact(concat(made)) if len(made) > 1 else made[0]
             cells = only_groups(cells)
+            check_rows((cells,), rows_in(made), f"session join {query.source}")
             first, last = windows[cells.slices].T
             cells = replace(cells, slices=first.copy(), lanes={**cells.lanes, LAST: last.copy()})
             path, words = self._task.new_file("s"), cells.sets.shape[1]

@@ -47,10 +47,11 @@ class FileMissing(StateCorrupt, FileNotFoundError):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that was written: its path relative to the data folder, and its size."""
+    """A file that was written: its path relative to the data folder, its size, and how many rows it has."""
 
     path: str
     bytes: int
+    rows: int
 
 
 def write_file(folder: str | Path, name: str, schema: pa.Schema, parts: Iterable[pa.RecordBatch]) -> Written:
@@ -78,7 +79,7 @@ def write_file(folder: str | Path, name: str, schema: pa.Schema, parts: Iterable
         path.rename(Path(folder) / final)
     # Whoever has just computed the digests need not do so again.
     _note(Path(folder) / final, (1 << len(rows) + 1) - 1)
-    return Written(final, int(size))
+    return Written(final, int(size), sum(rows))
 
 
 def _describe(data: pa.Buffer, size: int, ends: list[int], rows: list[int]) -> bytes:
