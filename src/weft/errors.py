@@ -192,6 +192,12 @@ class StateCorrupt(WeftError):
     code = "state_corrupt"
 
 
+class StateUnavailable(WeftError):
+    """A file of the state directory cannot be opened now; nothing says that it is damaged."""
+
+    code = "state_unavailable"
+
+
 class DiskFull(WeftError):
     """There was no room to write; nothing of the batch was committed."""
 

@@ -25,6 +25,7 @@ from weft.errors import (
     InvalidSetting,
     SparkLost,
     StateCorrupt,
+    StateUnavailable,
     WeftError,
 )
 from weft.runtime.failures import to_user_error
@@ -175,6 +176,11 @@ class Batches:
         )
         if isinstance(error, _NOT_OF_A_QUERY):
             raise error
+        if isinstance(error, StateUnavailable):  # it may pass; leaving out the query that needs the file is no cure
+            if attempts > _RETRIES:
+                raise error
+            time.sleep(_RETRY_PAUSE * attempts)
+            return offer
         faults = failing_sources(self._core, self._runner, offer, error)
         if faults:
             for stream, fault in faults.items():

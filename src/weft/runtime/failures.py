@@ -15,6 +15,7 @@ from weft.errors import (
     SourceUnavailable,
     SparkLost,
     StateCorrupt,
+    StateUnavailable,
     WeftError,
     WorkerLost,
 )
@@ -25,6 +26,7 @@ _LONGEST = 500
 _NO_SPACE = re.compile(r"Errno 28|No space left on device|\[disk_full\]|Disk quota exceeded")
 _BAD_FILE = re.compile(r"BadFile: (file \".*?\" [^\[\n]*)\[bad_file\]")
 _DAMAGED = re.compile(r"(?:StateCorrupt|FileMissing): ([^\n]*?) \[state_corrupt\](?:\n\s*detail: ([^\n]*))?")
+_NOT_NOW = re.compile(r"StateUnavailable: ([^\n]*?) \[state_unavailable\]\n\s*detail: ([^\n]*)\n\s*hint: ([^\n]*)")
 _TRACEBACK = "Traceback (most recent call last):"
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<name>weft|numba|numpy|pandas|pyarrow)\b")
 _NO_MEMORY = re.compile(
@@ -63,6 +65,8 @@ def to_user_error(error: BaseException, batch: int, *, committed: bool = False) 
             detail="The stream is declared with on_bad_file='fail', so the batch was not run.",
             hint="Repair or remove the file and start the engine again, or declare on_bad_file='quarantine'.",
         )
+    if found := _NOT_NOW.search(text):
+        return StateUnavailable(found[1], detail=found[2].strip(), hint=found[3].strip())
     if found := _DAMAGED.search(text):
         return StateCorrupt(found[1], detail=found[2] or "", hint="Restore the state directory from a copy.")
     return _batch_failed(error, batch, cause=cause_of(error), outcome=outcome)

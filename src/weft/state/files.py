@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from weft.errors import StateCorrupt
 from weft.kernels.digest import digest
-from weft.state.directory import RESTORE, disk_errors
+from weft.state.directory import RESTORE, disk_errors, unreadable
 from weft.state.packs import PACKS, find_packed
 
 _MAGIC = int.from_bytes(b"weftdata", "little")
@@ -163,7 +163,7 @@ def _map(path: Path) -> tuple[pa.Buffer, str]:
             raise FileMissing(path) from error
         return found[0], f"{found[1]}: {name}"
     except (OSError, pa.ArrowInvalid) as error:
-        raise StateCorrupt(f'state file "{_shown(path)}" cannot be read', detail=str(error), hint=RESTORE) from error
+        raise unreadable(_shown(path), error) from error
 
 
 def _shown(path: Path) -> str:
