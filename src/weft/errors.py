@@ -197,16 +197,16 @@ class StateCorrupt(WeftError):
     code = "state_corrupt"
 
 
+class StateUnavailable(WeftError):
+    """A file of the state directory cannot be opened or written now; nothing says that it is damaged."""
+
+    code = "state_unavailable"
+
+
 class DiskFull(WeftError):
     """There was no room to write; nothing of the batch was committed."""
 
     code = "disk_full"
-
-
-class StateUnwritable(WeftError):
-    """A file of the state directory cannot be written, for another reason than want of room."""
-
-    code = "state_unwritable"
 
 
 class JavaMissing(WeftError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pyarrow as pa
 import pytest
 
-from tests.spark.support import DDL, Place, alone, events, ordered, put, rows, steps, within
+from tests.spark.support import DDL, Place, alone, at, events, ordered, put, rows, steps, within
 from weft import Engine, WeftError
 
 pytestmark = pytest.mark.spark
@@ -163,6 +165,21 @@ def test_rows_nobody_asks_for_cannot_fail_a_query(place: Place) -> None:
     assert [query.state for query in careless] == ["failed"] * 2  # they share keys and stores with the careful ones
     assert rows(guarded) == [(1,), (2,)]
     assert rows(spark_guarded) == [(1,), (4,)]
+
+
+def test_a_row_too_far_ahead_cannot_fail_a_query(place: Place) -> None:
+    """What `max_ahead` sets aside is not computed either: neither for predicates nor for keys that Spark evaluates."""
+    engine = place.engine()
+    place.streams(engine, "a", "b")
+    predicate = engine.create("SELECT k FROM a WHERE 10 / (length(upper(name)) - 1) > 0")
+    key = engine.create(JOIN.format("cast(trim(x.name) AS bigint) = y.v"))
+    ten_years = (datetime.now(UTC) - at(0) + timedelta(days=3650)).total_seconds()
+    place.put("a", (1, 1, 5, "33"), (ten_years, 2, 5, "x"))
+    place.put("b", (1, 20, 33, ""))
+    assert steps(engine)[-1].ahead == 1
+    assert [query.state for query in (predicate, key)] == ["live"] * 2
+    assert rows(predicate) == [(1,)]
+    assert rows(key) == [(1,)]
 
 
 def test_a_projection_that_fails_is_its_own_query_s_trouble(place: Place) -> None:

@@ -25,6 +25,7 @@ from weft.errors import (
     InvalidSetting,
     OutOfMemory,
     SparkLost,
+    StateUnavailable,
     WeftError,
 )
 from weft.plan.changelog import LiveQuery
@@ -183,6 +184,9 @@ class Batches:
         self.failures += 1
         batch = self._core.next_batch
         _log.error("%s", error.in_a_line(), extra={"batch": batch, "code": error.code, "attempt": attempts})
+        if isinstance(error, StateUnavailable) and attempts <= _RETRIES:  # it may pass
+            time.sleep(_RETRY_PAUSE * attempts)
+            return offer
         if isinstance(error, NOT_OF_A_QUERY):
             raise error
         faults = failing_sources(self._core, self._runner, offer, error)

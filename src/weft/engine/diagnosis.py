@@ -17,7 +17,7 @@ from weft.errors import (
     SourceUnavailable,
     SparkLost,
     StateCorrupt,
-    StateUnwritable,
+    StateUnavailable,
     WeftError,
 )
 from weft.plan.changelog import LiveQuery
@@ -27,7 +27,7 @@ from weft.runtime.job import BatchRunner
 from weft.state.ended import number_of
 
 _log = logging.getLogger("weft")
-NOT_OF_A_QUERY = (DiskFull, EngineStopped, SparkLost, StateCorrupt, StateUnwritable)
+NOT_OF_A_QUERY = (DiskFull, EngineStopped, SparkLost, StateCorrupt, StateUnavailable)
 """Failures that have nothing to do with what queries ask for."""
 _PEERS = 5
 """Queries that are looked at to see whether a fault is everybody's."""

@@ -20,23 +20,37 @@ def gather(batch: int, reports: Sequence[Mapping[str, Any]], program: Program, l
     """The manifest of a batch from its tasks' reports."""
     new = {value["path"]: Bucket.from_json(value) for report in reports for value in report.get("buckets", ())}
     merged = [Bucket.from_json(value) for report in reports for value in report.get("merged", ())]
+    still_open, replaced, rests = _open(reports)
     routed = {store.id for store in program.stores.values() if store.route} | program.slices.keys()
     routed |= {stored.id for stored in program.probes.stored}
     return Manifest(
         batch=batch,
         at=time.time(),
         streams=_streams(reports),
-        buckets=tuple(bucket for bucket in (*new.values(), *merged) if bucket.store in routed),
-        merged_away=tuple(sorted({path for report in reports for path in report.get("merged_away", ())})),
+        buckets=tuple(bucket for bucket in (*new.values(), *merged, *rests) if bucket.store in routed),
+        merged_away=tuple(sorted({path for report in reports for path in report.get("merged_away", ())} | replaced)),
         segments=tuple(Segment.from_json(r["segment"]) for r in reports if r.get("segment")),
         copied=tuple(path for report in reports for path in report.get("copied", ())),
         selected=tuple(bucket for bucket in new.values() if bucket.store not in routed),
         failed=_failed(reports, live),
         pairs=sum(report.get("pairs", 0) for report in reports),
         windows=tuple(WindowResult.from_json(value) for report in reports for value in report.get("windows", ())),
-        open=tuple(sorted({path for report in reports for path in report.get("open", ())})),
+        open=tuple(sorted(still_open)),
         complete=tuple((stored.id, stored.slots) for stored in program.probes.stored),
     )
+
+
+def _open(reports: Sequence[Mapping[str, Any]]) -> tuple[set[str], set[str], list[Bucket]]:
+    """Files with sessions that have not ended, files in whose place others come, and those.
+
+    A file goes only if every task that found something open in it has written that anew: else it stays as it is, and
+    what some have written is left to be removed.
+    """
+    kept = {path for report in reports for path in report.get("open", ())}
+    written = [each for report in reports for each in report.get("rests", {}).items()]
+    replaced = {path for path, _ in written} - kept
+    rests = [Bucket.from_json(value) for path, value in written if path in replaced]
+    return kept | {bucket.path for bucket in rests}, replaced, rests
 
 
 def of_task(manifest: Manifest, program: Program, task: BatchTask) -> Manifest:

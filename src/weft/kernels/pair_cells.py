@@ -223,10 +223,11 @@ def _merge(parts: Sequence[Cells]) -> Cells:
 
 
 def _with_groups(cells: Cells, sides: tuple[Cells, Cells], groups: tuple[Longs, Longs], plan: PairPlan) -> Cells:
-    """The cells with the values of their groups, which only now are worth taking."""
+    """The cells with the values of their groups, which only now are worth taking. A value is taken once for each group
+    of the other side, so that short columns may become long ones."""
     used, numbers = np.unique(cells.group, return_inverse=True)
     rows = (groups[0][used // len(groups[1])], groups[1][used % len(groups[1])])
-    columns = tuple(sides[side].groups[column].take(pa.array(rows[side])) for side, column in plan.keys)
+    columns = tuple(wide.take(sides[side].groups[column], rows[side]) for side, column in plan.keys)
     return replace(cells, groups=columns, group_count=len(used), group=numbers.astype(np.int64))
 
 

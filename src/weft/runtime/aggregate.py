@@ -26,7 +26,8 @@ from weft.kernels.words import Flags, Longs
 from weft.plan.identity import identity
 from weft.plan.key import StoreId
 from weft.plan.window import to_micros
-from weft.runtime.session_cells import SessionCells
+from weft.runtime.session_cells import Chosen, SessionCells
+from weft.runtime.session_rest import OpenParts
 from weft.runtime.slice_state import load_cells
 from weft.runtime.task import AggregateClose, BatchTask, Program
 from weft.runtime.watermark import advance, closed_until
@@ -40,10 +41,17 @@ _WRITTEN_AT_ONCE = 1 << 24
 
 @dataclass(slots=True)
 class Closed:
-    """Result files of windows that ended, and the session buckets whose sessions have not all ended."""
+    """Result files of windows that ended, and the session buckets whose sessions have not all ended: which, and what of
+    them."""
 
     results: list[WindowResult] = field(default_factory=list)
     open: set[str] = field(default_factory=set)
+    parts: OpenParts = field(default_factory=OpenParts)
+
+    def stay(self, paths: Iterable[str]) -> None:
+        """Note buckets that were not looked through."""
+        self.open.update(paths)
+        self.parts.whole.update(paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,7 @@ def close_windows(
         now = limits[each.aggregate.streams]
         sessions = [store for store in each.aggregate.stores if program.slices[store].store.side.session]
         if now.upto is None or now.after == now.upto:
-            closed.open.update(bucket.path for bucket in buckets if bucket.store in sessions)
+            closed.stay({bucket.path for bucket in buckets if bucket.store in sessions})
             continue
         for made in _pieces(_close(each, reader, now, closed)):
             closed.results.append(_write(each, task, partition, made))
@@ -144,7 +152,7 @@ def _close(each: AggregateClose, reader: SliceReader, limits: Limits, closed: Cl
                 yield from _close_pairs(ready, closings, each.pairs)
     if each.sessions:
         due = reader.sessions.due(stores, each.sessions, after=limits.after, upto=limits.upto)
-        closed.open |= due.open
+        closed.stay(due.open)
         if len(stores) == 1:
             yield from _close_sessions(due.sides[0], each.sessions, limits, closed)
         else:
@@ -192,33 +200,35 @@ def _of_slot(parts: Sequence[Cells], slot: int) -> Cells | None:
 
 
 def _close_sessions(
-    parts: Sequence[tuple[Bucket, Cells]], queries: Sequence[SessionQuery], limits: Limits, closed: Closed
+    parts: Sequence[Chosen], queries: Sequence[SessionQuery], limits: Limits, closed: Closed
 ) -> Iterator[Cells]:
     if not parts:
         return
     assert limits.upto is not None
-    found = close_sessions(concat([cells for _, cells in parts]), queries, after=limits.after, upto=limits.upto)
+    found = close_sessions(concat([part.cells for part in parts]), queries, after=limits.after, upto=limits.upto)
     _note_open(parts, found.open, closed)
     yield from found.cells
 
 
-def _note_open(parts: Sequence[tuple[Bucket, Cells]], still_open: Flags, closed: Closed) -> None:
+def _note_open(parts: Sequence[Chosen], still_open: Flags, closed: Closed) -> None:
     start = 0
-    for bucket, cells in parts:
-        if still_open[start : start + len(cells)].any():
-            closed.open.add(bucket.path)
-        start += len(cells)
+    for part in parts:
+        flags = still_open[start : start + len(part.cells)]
+        if flags.any():
+            closed.open.add(part.bucket.path)
+            closed.parts.note(part.bucket.path, part.number, part.count, part.rows[flags])
+        start += len(part.cells)
 
 
 def _close_session_pairs(
-    parts: Sequence[Sequence[tuple[Bucket, Cells]]], each: AggregateClose, limits: Limits, closed: Closed
+    parts: Sequence[Sequence[Chosen]], each: AggregateClose, limits: Limits, closed: Closed
 ) -> Iterator[Cells]:
     """Sessions of a join key go over the rows of both sides; those that end are multiplied side by side."""
     assert limits.upto is not None
     filled = [number for number, side in enumerate(parts) if side]
     if not filled:
         return
-    sides = [concat([cells for _, cells in parts[number]]) for number in filled]
+    sides = [concat([part.cells for part in parts[number]]) for number in filled]
     still_open = [np.zeros(len(side), np.bool_) for side in sides]
     keys = _join_keys(sides[0], next(iter(each.pairs.values())), filled[0])
     *links, _ = link_groups(sides[0], sides[-1], keys)

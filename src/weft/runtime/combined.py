@@ -21,7 +21,7 @@ from weft.plan.expression import Column, parts_of
 from weft.plan.key import StoreId
 from weft.plan.probes import Input
 from weft.runtime.row_parts import RowParts
-from weft.runtime.tag_slices import accumulate, write_cells
+from weft.runtime.tag_slices import accumulate, rows_in, write_cells
 from weft.runtime.tagged import Tagged, TagReport
 from weft.runtime.task import BatchTask, CombinedTag, Program, SliceTag
 from weft.state.bucket import TIME, Bucket
@@ -90,7 +90,8 @@ class CombinedCells:
             cells = only_groups(cells)
             span = (min(first for _, (first, _) in parts), max(last for _, (_, last) in parts))
             path = self._task.new_file(f"{store}-c{partition}")
-            made.append(write_cells(cells, side, self._task, path=path, span=span))
+            rows = rows_in(each for each, _ in parts)
+            made.append(write_cells(cells, side, self._task, path=path, span=span, rows=rows))
         self._cells = {}
         return made
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from weft.errors import InternalError
 from weft.runtime.row_parts import RowParts, by_part
 from weft.state.bucket import PartView, bucket_schema
 from weft.state.combination import Combinations, Member
@@ -35,7 +36,13 @@ def copy_rows(folder: str | Path, name: str, view: PartView, kept: Array) -> Wri
     columns = [column for column in view.rows.schema.names if not column.startswith(("weft#h", "weft#r", "weft#k"))]
     rows = view.rows.select(columns).take(pa.array(kept))
     schema = bucket_schema(rows.schema, epoch=view.epoch, words=view.sets.shape[1])
-    return write_file(folder, name, schema, [rows])
+    copy = write_file(folder, name, schema, [rows])
+    if copy.rows != len(kept):
+        raise InternalError(
+            f"copying rows of a bucket into {copy.path} made {copy.rows} rows of {len(kept)}",
+            detail="Nothing of this batch is committed; the bucket is as it was.",
+        )
+    return copy
 
 
 def with_copies(found: Combinations, parts: RowParts, data: str, *, base: str) -> Combinations:

@@ -15,7 +15,7 @@ from weft.errors import (
     SourceUnavailable,
     SparkLost,
     StateCorrupt,
-    StateUnwritable,
+    StateUnavailable,
     WeftError,
     WorkerLost,
 )
@@ -26,7 +26,7 @@ _LONGEST = 500
 _NO_SPACE = re.compile(r"Errno 28|No space left on device|\[disk_full\]|Disk quota exceeded")
 _BAD_FILE = re.compile(r"BadFile: (file \".*?\" [^\[\n]*)\[bad_file\](?:\n\s*detail: ([^\n]*))?")
 _DAMAGED = re.compile(r"(?:StateCorrupt|FileMissing): ([^\n]*?) \[state_corrupt\](?:\n\s*detail: ([^\n]*))?")
-_UNWRITABLE = re.compile(r"StateUnwritable: ([^\n]*?) \[state_unwritable\](?:\n\s*detail: ([^\n]*))?")
+_NOT_NOW = re.compile(r"StateUnavailable: ([^\n]*?) \[state_unavailable\]\n\s*detail: ([^\n]*)\n\s*hint: ([^\n]*)")
 _TRACEBACK = "Traceback (most recent call last):"
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<name>weft|numba|numpy|pandas|pyarrow)\b")
 _NO_MEMORY = re.compile(
@@ -67,8 +67,8 @@ def to_user_error(error: BaseException, batch: int, *, committed: bool = False) 
             detail=_sentence(found.group(2)) + declared,
             hint="Repair or remove the file and start the engine again, or declare on_bad_file='quarantine'.",
         )
-    if found := _UNWRITABLE.search(text):
-        return StateUnwritable(found[1], detail=found[2] or "", hint=f"{outcome} Remove the cause.")
+    if found := _NOT_NOW.search(text):
+        return StateUnavailable(found[1], detail=found[2].strip(), hint=found[3].strip())
     if found := _DAMAGED.search(text):
         return StateCorrupt(found[1], detail=found[2] or "", hint="Restore the state directory from a copy.")
     return _batch_failed(error, batch, cause=cause_of(error), outcome=outcome)

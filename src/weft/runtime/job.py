@@ -291,14 +291,17 @@ def _wanted(part: Opaque, tag: StreamTag, attempt: _Attempt) -> str | None:
 
 
 def _guarded(part: Opaque, tag: StreamTag, attempt: _Attempt, wanted: str | None) -> Column:
-    """The expression on the wanted rows that are not late: others must not make a query fail."""
+    """The expression on the wanted rows that take part, as `admit` decides it: late rows and rows too far ahead must
+    not make a query fail."""
     if wanted is None:
         return F.lit(None)
-    on_time = f"{quote(BAD_FILE)} IS NULL AND {quote(tag.stream.time)} IS NOT NULL"
-    watermark = attempt.task.watermarks.get(tag.stream.name)
-    if watermark is not None:
-        on_time += f" AND unix_micros({quote(tag.stream.time)}) >= {int(watermark)}"
-    return F.expr(f"CASE WHEN {on_time} THEN CASE WHEN {wanted} THEN {part.sql} END END")
+    admitted = f"{quote(BAD_FILE)} IS NULL AND {quote(tag.stream.time)} IS NOT NULL"
+    micros, name = f"unix_micros({quote(tag.stream.time)})", tag.stream.name
+    if (watermark := attempt.task.watermarks.get(name)) is not None:
+        admitted += f" AND {micros} >= {int(watermark)}"
+    if (limit := attempt.task.ahead.get(name)) is not None:
+        admitted += f" AND {micros} <= {int(limit)}"
+    return F.expr(f"CASE WHEN {admitted} THEN CASE WHEN {wanted} THEN {part.sql} END END")
 
 
 def _group_task(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -62,11 +62,29 @@ def merge_buckets(program: Program, task: BatchTask, partition: int, *, paths: S
         for view in _views(task, bucket, low, high)
         if (share := _share(program, task, store, view=view, span=(low, high))) is not None
     ]
-    if not shares:
-        return []
-    merge = _Merge(store, shares)
+    return [_write(program, task, partition, store=store, shares=shares)] if shares else []
+
+
+def rewrite_rows(
+    program: Program, task: BatchTask, partition: int, *, bucket: Bucket, kept: Mapping[int, Array]
+) -> Bucket | None:
+    """Some rows of this partition's share of a bucket, flagged by part, as a bucket tagged as of this batch; None if
+    no live query wants any of them."""
+    store, span = program.stores[bucket.store], hash_range(partition, task.partitions)
+    views = open_parts(Path(task.data) / bucket.path, tuple(kept))
+    found = (
+        _share(program, task, store, view=view, span=span, wanted=flags)
+        for view, flags in zip(views, kept.values(), strict=True)
+    )
+    shares = [share for share in found if share is not None]
+    return _write(program, task, partition, store=store, shares=shares) if shares else None
+
+
+def _write(program: Program, task: BatchTask, partition: int, *, store: Store, shares: Sequence[_Share]) -> Bucket:
+    """Some shares as one bucket, with the rows counted."""
+    merge, span = _Merge(store, shares), hash_range(partition, task.partitions)
     described: list[Part] = []
-    parts = merge.parts(described, (low, high))
+    parts = merge.parts(described, span)
     first = next(parts)
     schema = bucket_schema(first.schema, epoch=task.batch, words=program.words)
     file = write_file(task.data, task.new_file(f"{store.id}-m{partition}"), schema, chain([first], parts))
@@ -76,7 +94,7 @@ def merge_buckets(program: Program, task: BatchTask, partition: int, *, paths: S
             f"merging buckets of store {store.id} made {merged.rows} rows of {merge.rows}",
             detail="Nothing of this batch is committed; the buckets are as they were.",
         )
-    return [merged]
+    return merged
 
 
 def _views(task: BatchTask, bucket: Bucket, low: int, high: int) -> list[PartView]:
@@ -97,17 +115,26 @@ class _Share:
         return self.rows.take(pa.array(self.kept[rows]))
 
 
-def _share(program: Program, task: BatchTask, store: Store, *, view: PartView, span: tuple[int, int]) -> _Share | None:
+def _share(
+    program: Program,
+    task: BatchTask,
+    store: Store,
+    *,
+    view: PartView,
+    span: tuple[int, int],
+    wanted: Array | None = None,
+) -> _Share | None:
+    """What is merged of a part; `wanted` flags the rows that are to be, if not all are."""
     sets = resized(view.sets, program.words) & to_words(task.masks.get(view.epoch, Slots(0)), program.words)
     route = view.column(HASH)
     mine = sets.any(axis=1) & (route >= np.uint64(span[0])) & (route <= np.uint64(span[1]))
-    kept = np.flatnonzero(mine)
+    kept = np.flatnonzero(mine if wanted is None else mine & wanted)
     if len(kept) == 0:
         return None
     rows = view.rows
     columns = {HASH: rows.column(HASH), TIME: rows.column(TIME)}
-    wanted = (*store.columns, *(name for index in store.indexes for name in index.columns()))
-    columns |= {name: rows.column(name) for name in wanted if name in rows.schema.names}
+    names = (*store.columns, *(name for index in store.indexes for name in index.columns()))
+    columns |= {name: rows.column(name) for name in names if name in rows.schema.names}
     for index in _secondary(store):
         hashes, valid = row_hashes(view, index.id)
         columns[index_hash(index.id)] = pa.array(hashes, mask=~valid)

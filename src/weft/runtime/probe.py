@@ -21,6 +21,7 @@ from weft.runtime.copy_rows import copy_rows, used_rows
 from weft.runtime.merge import merge_buckets
 from weft.runtime.partition import PartitionRange, key_values, meaning_of
 from weft.runtime.session_join import close_session_join
+from weft.runtime.session_rest import rest_of
 from weft.runtime.task import BatchTask, JoinProbe, Program
 from weft.state.bucket import (
     Bucket,
@@ -42,6 +43,8 @@ class ProbeReport:
     pairs: int = 0
     windows: list[WindowResult] = field(default_factory=list)
     open: set[str] = field(default_factory=set)
+    rests: dict[str, Bucket] = field(default_factory=dict)
+    """What is open of files of sessions that have little of it, by the file that it is of."""
     failures: dict[int, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -53,6 +56,7 @@ class ProbeReport:
             "pairs": self.pairs,
             "windows": [result.to_json() for result in self.windows],
             "open": sorted(self.open),
+            "rests": {path: bucket.to_json() for path, bucket in self.rests.items()},
             "slot_failures": self.failures,
         }
 
@@ -89,13 +93,19 @@ def _end_windows(
 ) -> None:
     limits = window_limits(program, task, newest)
     closed = close_windows(program, task, partition, buckets=buckets, limits=limits)
-    report.windows, report.open = closed.results, closed.open
+    report.windows, report.open, still_open = closed.results, closed.open, closed.parts
     mine = PartitionRange(task, partition)
     for each in program.session_joins:
         ended = close_session_join(program, task, mine, each, buckets=buckets, limits=limits[each.streams])
         report.windows += ended.results
         report.open |= ended.open
+        still_open.add(ended.parts)
         report.failures |= ended.failures
+    for bucket in (bucket for bucket in buckets if bucket.path in report.open):
+        rest = rest_of(program, task, partition, bucket=bucket, still_open=still_open)
+        if rest is not None:
+            report.rests[bucket.path] = rest
+            report.open.discard(bucket.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,17 +35,29 @@ def is_asked(batch: int, bucket: Bucket, rows: int) -> bool:
     return rows <= _ALWAYS or age & (age - 1) == 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """Cells that were taken from a part of a bucket, which has so many: their numbers there."""
+
+    bucket: Bucket
+    number: int
+    count: int
+    rows: Array
+    cells: Cells
+
+
 @dataclass(frozen=True, slots=True)
 class DueCells:
     """By store, the cells of groups with sessions that may end, or in files that may be done; files that are not."""
 
-    sides: list[list[tuple[Bucket, Cells]]]
+    sides: list[list[Chosen]]
     open: set[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
     bucket: Bucket
+    number: int
     cells: Cells
     index: SessionIndex
     limits: tuple[int, int] | None
@@ -97,7 +109,7 @@ class SessionCells:
                 limits = (low, high) if low > part.low or part.high > high else None
                 if index is None:  # a file of an older weft
                     index = index_of(cells, side)  # noqa: PLW2901
-                yield _Part(bucket, replace(cells, sets=sets), index, limits)
+                yield _Part(bucket, number, replace(cells, sets=sets), index, limits)
 
     def _meaning(self, sets: Array, epoch: int) -> Array:
         """The query-sets of classes, as far as they still mean a live query."""
@@ -107,9 +119,11 @@ class SessionCells:
         return found
 
 
-def _chosen(part: _Part, hashes: Array) -> tuple[Bucket, Cells] | None:
+def _chosen(part: _Part, hashes: Array) -> Chosen | None:
     if len(hashes) == 0:
         return None
     rows = part.index.cells_of(part.index.groups_with(hashes))
     rows = rows[np.asarray(part.cells.sets.any(axis=1))[part.cells.classes[rows]]]
-    return (part.bucket, chosen_cells(part.cells, rows)) if len(rows) else None
+    if len(rows) == 0:
+        return None
+    return Chosen(part.bucket, part.number, len(part.cells), rows, chosen_cells(part.cells, rows))

@@ -23,9 +23,10 @@ from weft.runtime.aggregate import Limits
 from weft.runtime.combined import member_columns
 from weft.runtime.hop import Conditions
 from weft.runtime.partition import PartitionRange, key_values, meaning_of
-from weft.runtime.row_parts import RowParts
+from weft.runtime.row_parts import RowParts, by_part
 from weft.runtime.session_cells import is_asked
-from weft.runtime.tag_slices import accumulate
+from weft.runtime.session_rest import OpenParts
+from weft.runtime.tag_slices import accumulate, check_rows, rows_in
 from weft.runtime.tagged import Tagged, TagReport
 from weft.runtime.task import BatchTask, Program, SessionClose, SessionGather
 from weft.state.bucket import TIME, Bucket, PartView
@@ -38,11 +39,12 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class ClosedJoin:
-    """Files of what sessions had when they ended, buckets with rows of sessions that have not, and queries that
-    failed on their own conditions."""
+    """Files of what sessions had when they ended, buckets with rows of sessions that have not (which, and what of
+    them), and queries that failed on their own conditions."""
 
     results: list[WindowResult] = field(default_factory=list)
     open: set[str] = field(default_factory=set)
+    parts: OpenParts = field(default_factory=OpenParts)
     failures: dict[int, str] = field(default_factory=dict)
 
 
@@ -82,7 +84,8 @@ def close_session_join(
     """The combinations of sessions that end now, or what is aggregated of them; and what is still needed."""
     places = {store for store, _ in each.join.places}
     if limits.upto is None or limits.after == limits.upto:
-        return ClosedJoin(open={bucket.path for bucket in buckets if bucket.store in places})
+        stay = {bucket.path for bucket in buckets if bucket.store in places}
+        return ClosedJoin(open=stay, parts=OpenParts(whole=set(stay)))
     return _Closing(program, task, each, limits).run(mine, buckets)
 
 
@@ -107,11 +110,19 @@ class _Closing:
         for query in self._each.queries:
             self._end(query, sides, keys, still_open)
         for side, flags in zip(sides, still_open, strict=True):
-            self._closed.open |= {self._parts.refs[number].path for number in np.unique(side.member.part[flags])}
+            self._note_open(side.member, np.flatnonzero(flags))
         if self._rows:
             self._closed.results.append(self._write())
         self._closed.failures |= self._conditions.failures
         return self._closed
+
+    def _note_open(self, member: Member, rows: Array) -> None:
+        """Some rows of a side are in sessions that go on."""
+        for number, some in by_part(member.part[rows]):
+            ref = self._parts.refs[number]
+            self._closed.open.add(ref.path)
+            count = self._parts.view(number).rows.num_rows
+            self._closed.parts.note(ref.path, ref.part, count, member.row[rows[some]])
 
     def _parts_of(self, mine: PartitionRange, buckets: Sequence[Bucket], place: Place) -> Iterator[_Part]:
         """The parts of a side that hold rows of live queries."""
@@ -140,6 +151,7 @@ class _Closing:
                 wanted.append(part.side.h)
                 continue
             self._closed.open.add(part.bucket.path)
+            self._closed.parts.whole.add(part.bucket.path)
             times = part.side.t if part.side.rows is None else part.side.t[part.side.rows]
             ending = np.zeros(len(times), np.bool_)
             for after, last in spans:
@@ -249,6 +261,7 @@ class _Closing:
         if made:
             cells = compact(concat(made)) if len(made) > 1 else made[0]
             cells = only_groups(cells)
+            check_rows((cells,), rows_in(made), f"session join {query.source}")
             first, last = windows[cells.slices].T
             cells = replace(cells, slices=first.copy(), lanes={**cells.lanes, LAST: last.copy()})
             path, words = self._task.new_file("s"), cells.sets.shape[1]

@@ -16,7 +16,7 @@ from weft.kernels.sessions import number_sessions
 from weft.plan.changelog import Slots
 from weft.plan.key import StoreId
 from weft.plan.shared import SliceSide
-from weft.runtime.tag_slices import route_hashes, write_cells
+from weft.runtime.tag_slices import route_hashes, rows_in, write_cells
 from weft.runtime.task import BatchTask, Program
 from weft.state.bucket import Bucket
 from weft.state.slices import read_slices
@@ -69,7 +69,7 @@ def merge_slices(program: Program, task: BatchTask, partition: int, *, buckets: 
     cells = only_groups(cells)
     span = (min(bucket.min_time for bucket in buckets), max(bucket.max_time for bucket in buckets))
     path = task.new_file(f"{side.store}-m{partition}")
-    return [write_cells(cells, side, task, path=path, span=span)]
+    return [write_cells(cells, side, task, path=path, span=span, rows=rows_in(parts))]
 
 
 def _join_runs(cells: Cells, program: Program, store: StoreId) -> Cells:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from weft.errors import InternalError
 from weft.kernels.bitset import from_words, to_words
-from weft.kernels.cells import LAST, Cells, split_groups
+from weft.kernels.cells import LAST, ROWS, Cells, split_groups
 from weft.kernels.collect import RowBatch, collect
 from weft.kernels.evaluate import EvaluationError
 from weft.kernels.hash_space import hash_range
@@ -75,12 +76,31 @@ def _rows(tagged: Tagged, slices: SliceTag, sets: Array, users: Mapping[Expressi
     )
 
 
-def write_cells(cells: Cells, side: SliceSide, task: BatchTask, *, path: str, span: tuple[int, int]) -> Bucket:
-    """Write cells as a bucket of slices with one part per partition; `span` is the time of their rows."""
+def rows_in(parts: Iterable[Cells]) -> int:
+    """How many rows were accumulated into some cells: merging and dividing cells never changes it."""
+    return sum(int(part.lanes[ROWS].sum(dtype=np.int64)) for part in parts)
+
+
+def check_rows(parts: Iterable[Cells], rows: int, what: str) -> None:
+    """Raise if cells do not count as many rows as those had that they were made of."""
+    found = rows_in(parts)
+    if found != rows:
+        raise InternalError(
+            f"merging cells of {what} made {found} rows of {rows}",
+            detail="Nothing of this batch is committed; the files are as they were.",
+        )
+
+
+def write_cells(
+    cells: Cells, side: SliceSide, task: BatchTask, *, path: str, span: tuple[int, int], rows: int | None = None
+) -> Bucket:
+    """Write cells as a bucket of slices with one part per partition; `span` is the time of their rows, and `rows` how
+    many they must be, if the cells were merged from others."""
     ranges = [hash_range(partition, task.partitions) for partition in range(task.partitions)]
     lows = np.array([low for low, _ in ranges], np.uint64)
     owner = np.searchsorted(lows, route_hashes(cells, side), side="right") - 1
     parts = split_groups(cells, owner, len(ranges))
+    check_rows(parts, rows_in((cells,)) if rows is None else rows, f"store {side.store}")
     described = [_describe(part, *limits, span) for part, limits in zip(parts, ranges, strict=True)]
     indexes = [index_of(part, side) for part in parts] if side.session else []
     words = cells.sets.shape[1]

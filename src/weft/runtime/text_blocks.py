@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import numpy as np
-
 from weft.runtime.conform import Misfit
 
 BLOCK = 4 << 20
@@ -125,18 +123,14 @@ def open_quote(block: Block, separator: str) -> int | None:
     """Where the first record begins that has a quote without a partner; None if all quotes are closed.
 
     Most often the last quote alone tells that without reading the records: in the middle of a value it can only close
-    one. As the second of two it may be anything; then both are taken for an empty value if the number of all is even.
+    one. At the beginning of a value or as the second of two it may be anything. How many quotes there are does not tell
+    either, since those in the middle of a value without quotes are a part of it.
     """
     begin, end = block.begin, block.end
     last = block.data.rfind(b'"', begin, end)
     if last < 0:
         return None
     before = b"\n" if last == begin else block.data[last - 1 : last]
-    if (
-        before == b'"'
-        and np.count_nonzero(np.frombuffer(block.data, np.uint8, end - begin, begin) == ord('"')) % 2 == 0
-    ):
-        return None
     if before not in (b'"', b"\n", b"\r", separator.encode()):
         return None
     records = _records(separator).finditer(block.data, begin, end)

@@ -29,6 +29,7 @@ _STATUS: tuple[tuple[type[WeftError], HTTPStatus], ...] = (
     (errors.EngineStopped, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.BatchFailed, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.SourceUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (errors.StateUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.DiskFull, HTTPStatus.INSUFFICIENT_STORAGE),
     (errors.QueryError, HTTPStatus.BAD_REQUEST),
     (errors.QueryFailed, HTTPStatus.BAD_REQUEST),

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from weft.errors import DiskFull, InvalidSetting, StateCorrupt, StateLocked, StateVersion
+from weft.errors import DiskFull, InvalidSetting, StateCorrupt, StateLocked, StateUnavailable, StateVersion
 from weft.plan.paths import local_path
 from weft.state.head import HEAD_FILE, create_head
 from weft.state.sealed import seal, unseal
@@ -40,6 +40,14 @@ def disk_errors(what: str) -> Iterator[None]:
             detail="Nothing of this batch was committed; what was committed before is intact.",
             hint="Free some space and start the engine again: it continues where it was.",
         ) from error
+
+
+_PASSING = frozenset({
+    errno.EMFILE, errno.ENFILE, errno.EIO, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EAGAIN, errno.EINTR,
+    errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EHOSTDOWN,
+    errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH,
+})  # fmt: skip
+"""Reasons why a file cannot be opened that say nothing about what is in it."""
 
 
 def state_path(path: str | os.PathLike[str]) -> Path:
@@ -234,9 +242,20 @@ def _check_version(root: Path) -> None:
         )
 
 
-def unreadable(name: str, error: Exception) -> StateCorrupt:
-    """A file of the state directory, by its path in it, that is not as it was written."""
-    return StateCorrupt(f'state file "{name}" cannot be read', detail=f"{error}.", hint=RESTORE)
+def unreadable(name: str, error: Exception) -> StateCorrupt | StateUnavailable:
+    """What to raise for a file of the state directory, by its path in it, that cannot be read.
+
+    It is not as it was written, unless it cannot even be opened: too many open files, a lack of memory, permissions or
+    a disk that does not answer may pass, and a copy of the state directory would not help.
+    """
+    number = getattr(error, "errno", None)
+    if number not in _PASSING:
+        return StateCorrupt(f'state file "{name}" cannot be read', detail=f"{error}.", hint=RESTORE)
+    return StateUnavailable(
+        f'state file "{name}" cannot be opened now',
+        detail=f"{os.strerror(number)} ({errno.errorcode[number]})",
+        hint="Nothing says that it is damaged. See to open files, memory, permissions and the disk; it is tried again.",
+    )
 
 
 def missing(name: str) -> StateCorrupt:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weft.errors import StateCorrupt, StateUnwritable
+from weft.errors import StateCorrupt, StateUnavailable, WeftError
 from weft.kernels.digest import digest
-from weft.state.directory import RESTORE, disk_errors
+from weft.state.directory import RESTORE, disk_errors, unreadable
 from weft.state.packs import PACKS, find_packed
 
 _MAGIC = int.from_bytes(b"weftdata", "little")
@@ -49,10 +49,11 @@ class FileMissing(StateCorrupt, FileNotFoundError):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that was written: its path relative to the data folder, and its size."""
+    """A file that was written: its path relative to the data folder, its size, and how many rows it has."""
 
     path: str
     bytes: int
+    rows: int
 
 
 def write_file(folder: str | Path, name: str, schema: pa.Schema, parts: Iterable[pa.RecordBatch]) -> Written:
@@ -80,7 +81,7 @@ def write_file(folder: str | Path, name: str, schema: pa.Schema, parts: Iterable
         path.rename(Path(folder) / final)
     # Whoever has just computed the digests need not do so again.
     _note(Path(folder) / final, (1 << len(rows) + 1) - 1)
-    return Written(final, int(size))
+    return Written(final, int(size), sum(rows))
 
 
 @contextmanager
@@ -88,8 +89,10 @@ def _writing(path: Path) -> Iterator[None]:
     """A task that cannot write says so in the user's terms: no query is at fault then."""
     try:
         yield
+    except WeftError:  # another file, which is missing, or which cannot be read
+        raise
     except OSError as error:
-        raise StateUnwritable(
+        raise StateUnavailable(
             f'state file "{_shown(path)}" cannot be written',
             detail=str(error),
             hint="Remove the cause; the batch is run again.",
@@ -177,7 +180,7 @@ def _map(path: Path) -> tuple[pa.Buffer, str]:
             raise FileMissing(path) from error
         return found[0], f"{found[1]}: {name}"
     except (OSError, pa.ArrowInvalid) as error:
-        raise StateCorrupt(f'state file "{_shown(path)}" cannot be read', detail=str(error), hint=RESTORE) from error
+        raise unreadable(_shown(path), error) from error
 
 
 def _shown(path: Path) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from weft.errors import InternalError, StateCorrupt
 from weft.kernels.digest import digest
-from weft.state.directory import RESTORE, disk_errors, flush_folder
+from weft.state.directory import RESTORE, disk_errors, flush_folder, unreadable
 
 PACKS = "packs"
 _NAME = re.compile(r"(\d{12,})-(\d{12,})-([0-9a-f]{16})\.pack")
@@ -100,7 +100,7 @@ class Pack:
         except FileNotFoundError:
             raise
         except (OSError, pa.ArrowInvalid) as error:
-            raise _damaged(path, str(error)) from error
+            raise unreadable(f"{PACKS}/{path.name}", error) from error
         self._table = self._read_table()
 
     def _read_table(self) -> Table:

@@ -9,12 +9,14 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.kernels.cell_cases import INFINITY, NAN, Value, array, canonical, decimal_type, finished, is_same
 from weft.kernels import pair_cells as module
+from weft.kernels import wide
 from weft.kernels.cells import LAST, Cells
 from weft.kernels.collect import Accumulator, Family, RowBatch, collect
 from weft.kernels.finish import SumOverflow, WindowEnd
@@ -172,8 +174,8 @@ def test_products_beyond_64_bits_are_exact_or_fail(left: list[int], right: list[
     with pytest.raises(SumOverflow):
         finished([made], 0, (call(Function.SUM, "n", "n", BIGINT),), WindowEnd(10, session=False), ())
     if total < 10**38:
-        wide = (call(Function.SUM, "n", "n", LONGEST),)
-        assert finished([made], 0, wide, WindowEnd(10, session=False), ()) == {(0, 10): (total,)}
+        longest = (call(Function.SUM, "n", "n", LONGEST),)
+        assert finished([made], 0, longest, WindowEnd(10, session=False), ()) == {(0, 10): (total,)}
 
 
 @pytest.mark.parametrize(
@@ -227,3 +229,21 @@ def test_sides_without_a_key_in_common_join_nothing() -> None:
     assert count == 2
     sides = [Side(each, link[each.group]) for each, link in zip(cells, links, strict=True)]
     assert pair_cells(sides[0], sides[1], PairPlan((), CALLS), Windows(np.zeros(2, np.int64))) is None
+
+
+@pytest.mark.parametrize("most", [3, 10**6])
+def test_groups_that_are_too_much_text_together_are_wide(most: int) -> None:
+    """A long value of one side comes once for each group of the other: 2 GiB are soon reached."""
+    left = [Tuple(0, "four", (None,) * len(COLUMNS))]
+    right = [Tuple(0, group, (None,) * len(COLUMNS)) for group in "abc"]
+    each = call(Function.ROWS, None, None, BIGINT)
+    cells = (side_of(left, 0, (each,)), side_of(right, 1, (each,)))
+    links = link_groups(*cells, 1)
+    sides = [Side(part, link[part.group]) for part, link in zip(cells, links[:2], strict=True)]
+    with patch.object(wide, "MOST_BYTES", most):
+        made = pair_cells(*sides, PairPlan(((0, 1), (1, 1)), (each,)), Windows(np.zeros(links[2], np.int64)))
+    assert made is not None
+    assert [column.to_pylist() for column in made.groups] == [["four"] * 3, ["a", "b", "c"]]
+    assert made.groups[0].type == (pa.large_string() if most == 3 else pa.string())
+    found = finished([made], 0, (each,), WindowEnd(10, session=False), (TEXT, TEXT))
+    assert found == {(0, 10, "four", group): (1,) for group in "abc"}

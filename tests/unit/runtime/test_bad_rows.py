@@ -107,6 +107,39 @@ def test_a_quote_without_a_partner_does_not_hold_the_file_in_memory(
     assert (table.num_rows, piece.bad_rows) == (10_000, 1)
 
 
+def rows_by_block(folder: Path, text: str, block: int) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a file that is read in blocks of this size, and how many were set aside."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_blocks, "BLOCK", block)
+        table, piece = read(folder, text, Format.CSV)
+    return table.to_pylist(), piece.bad_rows
+
+
+def test_doubled_quotes_at_the_end_of_a_block_close_nothing(tmp_path: Path) -> None:
+    """A stray quote before them makes the number of all quotes even while one is open."""
+    text = 'ts,k,s\n2020-02-29,1,5" pipe\n2020-02-29,2,"foo ""bar\nbaz"\n2020-02-29,3,x\n'
+    for block in range(20, len(text) + 2):
+        found, bad = rows_by_block(tmp_path, text, block)
+        assert [(row["k"], row["s"]) for row in found] == [(1, '5" pipe'), (2, 'foo "bar\nbaz'), (3, "x")], block
+        assert bad == 0
+
+
+PLAIN = st.text('a" 日', max_size=4).filter(lambda text: not text.startswith('"'))
+QUOTED = st.text('a",\n', max_size=6).map(lambda text: '"' + text.replace('"', '""') + '"')
+ODD = st.sampled_from(['"', '"a', '"a"b', '""a', "a\r"])
+NUMBERS, ENDS = st.sampled_from(["1", '"2"', "", "x"]), st.sampled_from(["\n", "\r\n"])
+LINES = st.lists(st.tuples(NUMBERS, PLAIN | QUOTED | PLAIN | QUOTED | ODD, ENDS), min_size=1, max_size=8)
+
+
+@given(lines=LINES, block=st.integers(1, 60))
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_rows_do_not_depend_on_the_size_of_blocks(
+    tmp_path: Path, lines: list[tuple[str, str, str]], block: int
+) -> None:
+    text = "ts,k,s\n" + "".join(f"2020-02-29,{k},{s}{end}" for k, s, end in lines)
+    assert rows_by_block(tmp_path, text, block) == rows_by_block(tmp_path, text, 1 << 20)
+
+
 def test_undeclared_json_fields_may_be_anything(tmp_path: Path) -> None:
     more = '{"k": 1, "x": 5}\n{"k": 2, "x": "text"}\n{"k": 3, "x": {"y": []}}\n'
     table, piece = read(tmp_path, more, Format.JSON)

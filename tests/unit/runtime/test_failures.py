@@ -15,6 +15,7 @@ from weft.errors import (
     QueryFailed,
     SparkLost,
     StateCorrupt,
+    StateUnavailable,
     WeftError,
     WorkerLost,
 )
@@ -187,3 +188,12 @@ def test_no_secret_and_no_novel_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert "hidden" not in str(error)
     assert "tok-12345678" not in str(error)
     assert len(str(error)) < 1500
+
+
+def test_a_state_file_that_cannot_be_opened_now() -> None:
+    own = StateUnavailable(
+        'state file "data/1/x.arrow" cannot be opened now', detail="Too many open files", hint="Wait."
+    )
+    error = failed(WORKER.format(f"weft.errors.StateUnavailable: {own}"))
+    assert isinstance(error, StateUnavailable)
+    assert (error.message, error.detail, error.hint) == (own.message, own.detail, own.hint)

@@ -12,14 +12,18 @@ import pytest
 from tests.property.harness import CoreHarness
 from tests.unit.engine.sample import open_core, rows, stream
 from tests.unit.kernels.cell_cases import Row, accumulators_of, batch_of, calls_for, families_of
+from weft.errors import InternalError
 from weft.kernels.bitset import from_words
 from weft.kernels.cells import LAST, ROWS, Cells, only_groups
 from weft.kernels.collect import collect
 from weft.plan.changelog import Slots
 from weft.plan.types import BIGINT, STRING
+from weft.runtime import slice_state
 from weft.runtime.slice_state import load_cells, merge_slices, with_meaning
 from weft.runtime.task import BatchTask, Program
+from weft.state import compaction
 
+SESSION = "SELECT k, COUNT(*) FROM a [SESSION 100 SECONDS] GROUP BY k"
 TUMBLE = "SELECT k, COUNT(*) FROM a [TUMBLE 10 SECONDS] GROUP BY k"
 
 
@@ -148,3 +152,30 @@ def test_runs_closer_than_the_least_gap_become_one(tmp_path: Path) -> None:
     times = [[time // 10**6 for time in lane.tolist()] for lane in (cells.slices, cells.lanes[LAST])]
     found = Counter(zip((keys[group] for group in cells.group), *times, cells.lanes[ROWS].tolist(), strict=True))
     assert found == Counter((key, *run) for key in (1, None) for run in ((0, 3, 2), (8, 8, 1), (20, 22, 2)))
+
+
+@pytest.mark.parametrize("text", [TUMBLE, SESSION])
+@pytest.mark.parametrize("lost", ["first", "last"])
+def test_a_merge_that_loses_a_cell_is_no_merge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, lost: str
+) -> None:
+    """A cell that is lost would be a group that is missing from results, with nobody to notice."""
+    monkeypatch.setattr(compaction, "FAN_IN", 3)
+    harness = open_core(tmp_path / "state", partitions=1)
+    harness.create(text, "q")
+    for n in range(3):
+        harness.batch({"a": [rows(*((n, k, 0) for k in range(4)))]})
+
+    def losing(cells: Cells) -> Cells:
+        kept = np.arange(len(cells))
+        return only_groups(cells.take(kept[1:] if lost == "first" else kept[:-1]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slice_state, "only_groups", losing)
+        with pytest.raises(InternalError, match=r"made \d+ rows of 12"):
+            harness.batch({"a": [rows((3, 9, 0))]})
+    harness.core.abort()
+    harness.batch({"a": [rows((3, 9, 0))]})
+    assert harness.core.inventory.results[-1].merged_away
+    harness.batch({"a": [rows((1000, 9, 0))]})
+    assert sorted(harness.results("q")) == [(0, 3), (1, 3), (2, 3), (3, 3), (9, 1)]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from weft.errors import StateCorrupt
+from weft.errors import StateCorrupt, StateUnavailable
 from weft.state import files
 from weft.state.files import DataFile, FileMissing, Written, forget_checked, write_file
+from weft.state.packs import Pack
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())], {b"a": b"b"})
 
@@ -92,6 +96,41 @@ def test_a_missing_file_is_both_missing_and_damage(tmp_path: Path) -> None:
     (tmp_path / file.path).mkdir()
     with pytest.raises(StateCorrupt, match=file.path):
         read(tmp_path, file)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES, errno.ENOMEM, errno.ESTALE])
+def test_a_file_that_cannot_be_opened_now_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A copy of the state directory would not help, and the next try may succeed."""
+    file = written(tmp_path)
+
+    def failing(path: str) -> pa.MemoryMappedFile:
+        raise OSError(number, "Failed to open local file", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.pa, "memory_map", failing)
+        with pytest.raises(StateUnavailable, match=file.path) as caught:
+            read(tmp_path, file)
+        assert errno.errorcode[number] in caught.value.detail
+        with pytest.raises(StateUnavailable, match=r"packs/"):
+            Pack(tmp_path / "packs" / "000-001-0123456789abcdef.pack")
+    assert read(tmp_path, file) == [[3, 4, 5], [], [5, 6, 7, 8, 9]]
+
+
+def test_arrow_tells_why_a_file_cannot_be_opened(tmp_path: Path) -> None:
+    """The reason is Arrow's own error number, not one that a test has made up."""
+    file = written(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(tmp_path / file.path, os.O_RDONLY)  # all numbers below are taken
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, before[1]))
+        with pytest.raises(StateUnavailable, match="cannot be opened now") as caught:
+            read(tmp_path, file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        os.close(lowest)
+    assert "EMFILE" in caught.value.detail
 
 
 def test_a_part_that_is_not_there_is_damage(tmp_path: Path) -> None:
