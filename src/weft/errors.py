@@ -280,6 +280,12 @@ class ResultsGone(WeftError):
     code = "results_gone"
 
 
+class ReadTimeout(WeftError):
+    """Spark took too long to compute rows that somebody wanted to read; the query goes on, its rows are kept."""
+
+    code = "read_timeout"
+
+
 class InvalidRequest(WeftError):
     """A request to the service that is malformed."""
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from weft.plan.query import Output
 from weft.runtime.read import PIECE_BYTES, PIECE_ROWS, Chunk, Range, Reading, ranges
 from weft.runtime.results import chosen, needs_no_spark, project
+from weft.runtime.spark_jobs import READ_LIMIT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,20 +25,22 @@ def projected(
     skip: int = 0,
     limit: int | None = None,
     most_bytes: int | None = None,
+    within: float = READ_LIMIT,
 ) -> Iterator[pa.Table]:
-    """The rows of some chunks, in their order, without the first `skip` and at most `limit` of them."""
+    """The rows of some chunks, in their order, without the first `skip` and at most `limit` of them. Raises ReadTimeout
+    where Spark takes longer than `within` seconds for a piece of them."""
     if needs_no_spark(reading, outputs):
         for each in ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes):
             yield chosen(each.build(), outputs)
     elif reading.having is None:
         found = ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes)
         for group in _groups(found, most_bytes or PIECE_BYTES):
-            yield from _by_spark(spark, reading, group, outputs)
+            yield from _by_spark(spark, reading, group, outputs, within=within)
     else:  # which rows there are, only Spark can say
         tables = (
             table
             for group in _groups(ranges(reading, chunks), PIECE_BYTES)
-            for table in project(spark, reading, [each.alone()[0] for each in group], outputs)
+            for table in project(spark, reading, [each.alone()[0] for each in group], outputs, within=within)
         )
         yield from _some(tables, skip, limit)
 
@@ -57,10 +60,10 @@ def _groups(found: Iterable[Range], most_bytes: int) -> Iterator[list[Range]]:
 
 
 def _by_spark(
-    spark: SparkSession, reading: Reading, group: Sequence[Range], outputs: Sequence[Output]
+    spark: SparkSession, reading: Reading, group: Sequence[Range], outputs: Sequence[Output], *, within: float
 ) -> Iterator[pa.Table]:
     alone = [each.alone() for each in group]
-    tables = list(project(spark, reading, [chunk for chunk, _, _ in alone], outputs))
+    tables = list(project(spark, reading, [chunk for chunk, _, _ in alone], outputs, within=within))
     together, begin = pa.concat_tables(tables), 0
     for each, (_, before, rows) in zip(group, alone, strict=True):
         yield together.slice(begin + before, each.rows)

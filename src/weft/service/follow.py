@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.engine import Query
 from weft.engine.leases import kept_from
-from weft.errors import QueryFailed, ResultsGone
+from weft.errors import QueryFailed, ReadTimeout, ResultsGone
 from weft.service.bell import Bell
 from weft.service.quotas import throttled
 from weft.service.rows import Cursor, Rows, batches_with_rows
@@ -21,6 +21,8 @@ from weft.service.workers import Workers
 BEAT = 15.0
 """Seconds after which a connection on which nothing happens says so."""
 _LONGEST_PAUSE = 5.0
+_FIRST_PAUSE_LATE, _LONGEST_PAUSE_LATE = 5.0, 60.0
+"""Seconds before rows that took too long are read again: at first, and after that has happened often."""
 _ENDED = ("dropped", "failed")
 
 
@@ -61,6 +63,8 @@ class Followers:
                     for batch in ahead.batches:
                         async for text in self._rows(tenant, query, Cursor(batch, cursor.skip_in(batch))):
                             yield text
+                        if self.stopped:
+                            return
                         cursor = Cursor(batch + 1)
                 except ResultsGone as gone:
                     yield event("gap", {"message": gone.message})
@@ -81,9 +85,15 @@ class Followers:
             self.count -= 1
 
     async def _rows(self, tenant: Tenant, query: Query, at: Cursor) -> AsyncIterator[str]:
-        batch, said = at.batch, False
-        while at.batch == batch:
-            rows = await self._read(tenant, query, at)
+        batch, said, pause = at.batch, False, _FIRST_PAUSE_LATE
+        while at.batch == batch and not self.stopped:
+            try:
+                rows = await self._read(tenant, query, at)
+            except ReadTimeout as late:  # the query goes on; other readers have their turn before the next try
+                yield event("throttled", {"message": late.message})
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_LATE)
+                continue
             at = rows.behind
             if not rows.texts:
                 continue
