@@ -15,6 +15,7 @@ from weft.service.quotas import throttled
 from weft.service.rows import Cursor, Rows, batches_with_rows
 from weft.service.service import Service
 from weft.service.tenants import Tenant
+from weft.service.told import query_error
 from weft.service.views import columns_of
 from weft.service.workers import Workers
 
@@ -71,13 +72,15 @@ class Followers:
                     cursor = Cursor(max(cursor.batch + 1, await self._workers.look(self._oldest)))
                     continue
                 except QueryFailed as failure:
-                    yield event("end", {"state": "failed", "error": failure.detail or failure.message})
+                    yield event(
+                        "end", {"state": "failed", "error": query_error(tenant, failure.detail or failure.message)}
+                    )
                     return
                 cursor = max(cursor, Cursor(ahead.following))
                 if ahead.more:
                     continue
                 if state in _ENDED:
-                    yield event("end", {"state": state, "error": query.error})
+                    yield event("end", {"state": state, "error": query_error(tenant, query.error)})
                     return
                 if not await self._bell.wait(rung, BEAT):
                     yield HEARTBEAT

@@ -26,6 +26,7 @@ from weft.service.pages import read_page
 from weft.service.quotas import Quotas, check_live
 from weft.service.rows import Cursor, RowReader
 from weft.service.tenants import Tenant, Tenants, require_admin
+from weft.service.told import query_error
 from weft.service.views import Views, columns_of
 from weft.state.ended import number_of
 
@@ -242,7 +243,7 @@ class Service:
             "cursor": str(found.behind),
             "more": found.more,
             "state": "failed" if found.error else state,
-            "error": found.error or query.error,
+            "error": query_error(tenant, found.error or query.error),
         }
         return page, found.texts
 

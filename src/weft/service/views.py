@@ -17,6 +17,7 @@ from weft.plan.time import time_text
 from weft.service import shapes
 from weft.service.graphs import Sight
 from weft.service.summaries import Summaries, query_figures
+from weft.service.told import query_error, sink_error
 
 
 def iso(micros: int | None) -> str | None:
@@ -79,7 +80,7 @@ class Views(Summaries):
             "tenant": self._tenants.owner(query.name),
             "sql": bound.sql,
             "state": query.state,
-            "error": query.error,
+            "error": query_error(self._tenant, query.error),
             "notices": list(bound.notices),
             "columns": columns_of(bound),
             "streams": list(dict.fromkeys(relation.stream for relation in bound.relations)),
@@ -87,7 +88,7 @@ class Views(Summaries):
             "deployment_ms": None if latency is None else round(latency.total_seconds() * 1000, 3),
             **query_figures(seen),
             "sink_state": query.sink_state,
-            "sink_error": query.sink_error,
+            "sink_error": sink_error(self._tenant, query),
             "sink_gaps": [cast("shapes.Gap", gap) for gap in query.sink_gaps],
             "history": [
                 {"at": point.at, "rows_per_second": point.rows_per_second, "latency_seconds": point.latency}
