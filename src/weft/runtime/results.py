@@ -99,8 +99,11 @@ def project(
                 yield chosen(table, outputs)
     elif chunks:
         tasks = turns_of(spark.sparkContext).of_one(len(chunks))
-        frame = results_frame(spark, reading, chunks, outputs, tasks=tasks)
-        table = run_read(spark.sparkContext, lambda: _collected(frame), tasks=tasks, within=within)
+
+        def read() -> pa.Table:  # planning is part of it: of long expressions it takes a core for seconds
+            return _collected(results_frame(spark, reading, chunks, outputs, tasks=tasks))
+
+        table = run_read(spark.sparkContext, read, tasks=tasks, within=within)
         if table.num_rows:
             yield table
 
