@@ -5,6 +5,35 @@
 
 from __future__ import annotations
 
+import json
+import re
+
+_SHORTEST_SECRET = 6
+"""A shorter value is a word that may be anywhere in a text by chance."""
+_HIDDEN = "***"
+_INNER = re.compile(r"(?:password|secret|token)\s*=\s*[\"']?([^\"'\s;]+)", re.IGNORECASE)
+_secrets: set[str] = set()
+
+
+def keep_secret(value: str) -> None:
+    """Let no error of weft tell this value, nor a line of it, nor a password in it.
+
+    Somebody else's error, such as Spark's, becomes text in many places, and any of them may quote an option's value.
+    """
+    parts = [value, json.dumps(value)[1:-1], *value.splitlines(), *_INNER.findall(value)]
+    _secrets.update(part for part in map(str.strip, parts) if len(part) >= _SHORTEST_SECRET)
+
+
+def hide(text: str) -> str:
+    """A text without the values that are kept secret, also where it was cut off in the middle of one."""
+    for value in sorted(_secrets, key=len, reverse=True):
+        text = text.replace(value, _HIDDEN)
+        for size in range(min(len(value) - 1, len(text)), _SHORTEST_SECRET - 1, -1):
+            if text.endswith(value[:size]):
+                text = text[:-size] + _HIDDEN
+                break
+    return text
+
 
 class WeftError(Exception):
     """Base of all errors weft raises; `code` is stable across releases."""
@@ -12,10 +41,10 @@ class WeftError(Exception):
     code = "weft_error"
 
     def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.detail = detail
-        self.hint = hint
+        self.message = hide(message)
+        self.detail = hide(detail)
+        self.hint = hide(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         text = f"{self.message} [{self.code}]"
@@ -289,6 +318,12 @@ class ResultsGone(WeftError):
     """Rows that were asked for are not kept any more."""
 
     code = "results_gone"
+
+
+class ReadTimeout(WeftError):
+    """Spark took too long to compute rows that somebody wanted to read; the query goes on, its rows are kept."""
+
+    code = "read_timeout"
 
 
 class InvalidRequest(WeftError):

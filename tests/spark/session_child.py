@@ -51,6 +51,8 @@ def started() -> dict[str, Any]:
         "java": [name for name in CANARIES if jvm.System.getenv(name) is not None],
         "listening": listening(),
         "again": local_session(1, settings={"spark.sql.session.timeZone": "Asia/Tokyo"}) is spark,
+        "mode": spark.conf.get("spark.scheduler.mode"),
+        "share": jvm.org.apache.spark.SparkContext.getOrCreate().getPoolForName("weft-batches").get().minShare(),
         "zone": spark.conf.get("spark.sql.session.timeZone"),
     }
     spark.stop()

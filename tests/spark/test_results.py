@@ -34,9 +34,9 @@ def test_a_range_of_computed_rows_is_computed_alone(place: Place, monkeypatch: p
     asked: list[int] = []
     project = projected.project
 
-    def counted(spark: Any, reading: Reading, chunks: Sequence[Chunk], outputs: Any) -> Any:
+    def counted(spark: Any, reading: Reading, chunks: Sequence[Chunk], outputs: Any, **options: Any) -> Any:
         asked.extend(read_chunk(reading, chunk).num_rows for chunk in chunks)
-        return project(spark, reading, chunks, outputs)
+        return project(spark, reading, chunks, outputs, **options)
 
     monkeypatch.setattr(projected, "project", counted)
     for query in (computed, windows, having):

@@ -31,6 +31,7 @@ def test_secrets_and_ports() -> None:
     assert found["java"] == kept
     assert found["listening"], "Java has ports for this process"
     assert [each for each in found["listening"] if not _is_loopback(each)] == []
+    assert (found["mode"], found["share"]) == ("FAIR", 1_000_000), "batches go before reads"
     assert found["again"], "a Spark that runs is used as it is"
     assert found["zone"] == "UTC"
 

@@ -25,6 +25,7 @@ from weft.errors import DuplicateStream, EngineStopped, InvalidSetting, InvalidS
 from weft.plan.changelog import QueryId
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream as Declared
+from weft.runtime.spark_jobs import READ_LIMIT
 from weft.service.client import Event
 from weft.service.config import Config, EngineSection
 from weft.service.host import EngineHost
@@ -58,6 +59,7 @@ class _IdleEngine:
     """As much of an engine as a service needs, without Spark and without batches."""
 
     running = False
+    read_limit = READ_LIMIT
 
     def __init__(self, core: Core) -> None:
         self.core = core

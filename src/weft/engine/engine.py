@@ -32,6 +32,7 @@ from weft.runtime.frames import Frames
 from weft.runtime.job import BatchRunner
 from weft.runtime.lock import JavaLock
 from weft.runtime.session import Lease
+from weft.runtime.spark_jobs import READ_LIMIT
 from weft.sql import bind, parse_duration
 from weft.state.directory import Directory
 
@@ -45,8 +46,9 @@ class Engine(Declaring):
     Results are kept for `keep_results` of the time an engine runs (24 hours; None: for ever) and up to `keep_bytes`
     (50 GB, unless they are kept for ever). For a sink that has not had them they are kept longer, for `sink_patience`
     (24 hours) and up to `sink_backlog` bytes (10 GB): then it has failed, and waits for `Query.resume_sink`. A batch
-    that takes longer than `batch_limit` is given up, and the query at fault is set aside. `planner` chooses probe
-    orders of joins of many relations.
+    that takes longer than `batch_limit` is given up, and the query at fault is set aside. Reading that makes Spark
+    compute for longer than `read_limit` (a minute) for one piece of rows is broken off, with ReadTimeout. `planner`
+    chooses probe orders of joins of many relations.
 
     The engine works in a session of its own (`engine.spark`) on the Spark of `spark`, or else on the one that runs in
     this process already: it changes no setting of yours and leaves that Spark running. Only if there is none it starts
@@ -64,12 +66,15 @@ class Engine(Declaring):
         sink_backlog: str | int | None = SINK_BACKLOG,
         sink_patience: str | timedelta | None = SINK_PATIENCE,
         batch_limit: str | timedelta = "10 minutes",
+        read_limit: str | timedelta = timedelta(seconds=READ_LIMIT),
         planner: Planner = plan_probes,
     ) -> None:
         settings = BatchSettings(
             partitions=os.cpu_count() or 1 if partitions is None else partitions, longest=parse_duration(batch_limit)
         )
         kept = keep(keep_results, keep_bytes, sink_backlog=sink_backlog, sink_patience=sink_patience)
+        self.read_limit = parse_duration(read_limit).total_seconds()
+        """Seconds that Spark may take for a piece of a query's rows."""
         with ExitStack() as undo:
             directory = Directory.open(path)
             undo.callback(directory.close)

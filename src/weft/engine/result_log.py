@@ -135,8 +135,10 @@ class ResultLog:
             outputs = bound_of(self._core, self._query).outputs
 
             def read(chunks: Iterable[Chunk]) -> Iterator[Any]:
-                spark = self._engine.spark
-                return projected(spark, reading, chunks, outputs, skip=skip, limit=limit, most_bytes=most_bytes)
+                spark, within = self._engine.spark, self._engine.read_limit
+                return projected(
+                    spark, reading, chunks, outputs, skip=skip, limit=limit, most_bytes=most_bytes, within=within
+                )
 
             found = self._chunks(reading, begin, end)
             while group := list(islice(found, _AT_ONCE)):

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
+from weft.errors import hide
+
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|BEARER|APIKEY|COOKIE|(^|_)KEYS?(_|$)|_(PWD|PASS|PAT|DSN)$",
     re.IGNORECASE,
@@ -43,8 +45,9 @@ def child_environment(
 
 
 def redacted(text: str, environment: Mapping[str, str]) -> str:
-    """A text for users without secrets: values of variables that look secret, passwords in addresses, `password=…`."""
+    """A text for users without secrets: values of variables that look secret, passwords in addresses, `password=…`, and
+    whatever else is kept secret."""
     for name, value in environment.items():
         if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name):
             text = text.replace(value, "***")
-    return _NAMED_SECRET.sub(r"\g<name>***", _PASSWORD_IN_ADDRESS.sub(r"\g<scheme>***@", text))
+    return _NAMED_SECRET.sub(r"\g<name>***", _PASSWORD_IN_ADDRESS.sub(r"\g<scheme>***@", hide(text)))

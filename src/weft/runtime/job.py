@@ -30,6 +30,7 @@ from weft.runtime.functions import register_functions
 from weft.runtime.listing import spread
 from weft.runtime.pieces import Piece, aside_from_texts, aside_to_texts, cut_pieces
 from weft.runtime.sent import SentProgram, SentTask, sending
+from weft.runtime.spark_jobs import BATCHES, CANCEL_AGAIN, marked
 from weft.runtime.stages import probe_stage, probe_stages, tag_stage
 from weft.runtime.tag import rows_at_once
 from weft.runtime.task import BatchTask, Program, StreamTag
@@ -40,8 +41,6 @@ ITEM = "part int, item binary"
 Batches = Iterable[pa.RecordBatch]
 FileGroup = tuple[tuple[str, str], ...]
 """Files (stream, path) that one task reads."""
-_INTERRUPT = "spark.job.interruptOnCancel"
-_CANCEL_AGAIN = 0.2
 
 
 class BatchRunner:
@@ -100,7 +99,7 @@ class BatchRunner:
         self._cancelled.set()
         while True:  # again and again: the batch may be just about to start its next job
             self._context.cancelJobsWithTag(self._tag)
-            if self._idle.wait(min(_CANCEL_AGAIN, max(0.0, deadline - time.monotonic()))):
+            if self._idle.wait(min(CANCEL_AGAIN, max(0.0, deadline - time.monotonic()))):
                 return True
             if time.monotonic() >= deadline:
                 return False
@@ -114,11 +113,9 @@ class BatchRunner:
         """Mark the jobs of this thread so that `cancel` finds them."""
         self._cancelled.clear()
         self._idle.clear()
-        interrupt: Any = self._context.getLocalProperty(_INTERRUPT)  # None takes it away again
         try:
-            self._context.addJobTag(self._tag)
-            self._context.setInterruptOnCancel(True)
-            yield
+            with marked(self._context, self._tag, BATCHES):
+                yield
         except Exception as error:
             if not self._cancelled.is_set():
                 raise
@@ -129,8 +126,6 @@ class BatchRunner:
             ) from error
         finally:
             self._idle.set()
-            self._context.removeJobTag(self._tag)
-            self._context.setLocalProperty(_INTERRUPT, interrupt)
 
 
 @dataclass(frozen=True, slots=True)

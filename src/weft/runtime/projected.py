@@ -11,6 +11,7 @@ from weft.plan.query import Output
 from weft.runtime.lately import Lately
 from weft.runtime.read import PIECE_BYTES, PIECE_ROWS, Chunk, Range, Reading, ranges
 from weft.runtime.results import chosen, needs_no_spark, project
+from weft.runtime.spark_jobs import READ_LIMIT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,8 +26,10 @@ def projected(
     skip: int = 0,
     limit: int | None = None,
     most_bytes: int | None = None,
+    within: float = READ_LIMIT,
 ) -> Iterator[pa.Table]:
-    """The rows of some chunks, in their order, without the first `skip` and at most `limit` of them.
+    """The rows of some chunks, in their order, without the first `skip` and at most `limit` of them. Raises ReadTimeout
+    where Spark takes longer than `within` seconds for a piece of them.
 
     Who sets a limit comes again for the next rows: what all of them need is kept for a while.
     """
@@ -37,10 +40,12 @@ def projected(
     elif reading.having is None:
         found = ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes, again=again)
         for group in _groups(found, most_bytes or PIECE_BYTES):
-            yield from _by_spark(spark, reading, group, outputs)
+            yield from _by_spark(spark, reading, group, outputs, within=within)
     else:  # which rows there are, only Spark can say
         groups = _groups(ranges(reading, chunks, again=again), PIECE_BYTES)
-        parts = (_Filtered(spark, reading, [each.alone()[0] for each in group], outputs) for group in groups)
+        parts = (
+            _Filtered(spark, reading, [each.alone()[0] for each in group], outputs, within=within) for group in groups
+        )
         yield from _some(parts, skip, limit, most_bytes or PIECE_BYTES)
 
 
@@ -59,10 +64,10 @@ def _groups(found: Iterable[Range], most_bytes: int) -> Iterator[list[Range]]:
 
 
 def _by_spark(
-    spark: SparkSession, reading: Reading, group: Sequence[Range], outputs: Sequence[Output]
+    spark: SparkSession, reading: Reading, group: Sequence[Range], outputs: Sequence[Output], *, within: float
 ) -> Iterator[pa.Table]:
     alone = [each.alone() for each in group]
-    tables = list(project(spark, reading, [chunk for chunk, _, _ in alone], outputs))
+    tables = list(project(spark, reading, [chunk for chunk, _, _ in alone], outputs, within=within))
     together, begin = pa.concat_tables(tables), 0
     for each, (_, before, rows) in zip(group, alone, strict=True):
         yield together.slice(begin + before, each.rows)
@@ -79,9 +84,16 @@ class _Filtered:
     """The rows that HAVING leaves of some ranges, as the SELECT list makes them."""
 
     def __init__(
-        self, spark: SparkSession, reading: Reading, chunks: Sequence[Chunk], outputs: Sequence[Output]
+        self,
+        spark: SparkSession,
+        reading: Reading,
+        chunks: Sequence[Chunk],
+        outputs: Sequence[Output],
+        *,
+        within: float,
     ) -> None:
         self._spark, self._reading, self._chunks, self._outputs = spark, reading, chunks, outputs
+        self._within = within
         # A slot is one query's in a batch, and what is in a file never changes.
         columns = tuple((output.name, output.sql) for output in outputs)
         self._key = (reading.data, reading.slot, reading.having, columns, tuple(chunks))
@@ -94,11 +106,11 @@ class _Filtered:
     def tables(self, *, again: bool) -> Iterator[pa.Table]:
         """All of them."""
         if not again:
-            yield from project(self._spark, self._reading, self._chunks, self._outputs)
+            yield from project(self._spark, self._reading, self._chunks, self._outputs, within=self._within)
             return
         table = _TABLES.get(self._key)
         if table is None:
-            made = list(project(self._spark, self._reading, self._chunks, self._outputs))
+            made = list(project(self._spark, self._reading, self._chunks, self._outputs, within=self._within))
             table = pa.concat_tables(made) if made else None
             _COUNTS.put(self._key, 0 if table is None else table.num_rows, 1)
             if table is not None:

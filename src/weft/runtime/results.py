@@ -20,13 +20,20 @@ from weft.runtime.conversions import check_conversions
 from weft.runtime.expression_errors import expression_error
 from weft.runtime.functions import register_functions
 from weft.runtime.read import Chunk, Reading, read_pieces
+from weft.runtime.spark_jobs import READ_LIMIT, run_read, turns_of
 from weft.runtime.worker import Worker, at_work, worker_of
 
 
 def results_frame(
-    spark: SparkSession, reading: Reading, chunks: Sequence[Chunk], outputs: Sequence[Output]
+    spark: SparkSession,
+    reading: Reading,
+    chunks: Sequence[Chunk],
+    outputs: Sequence[Output],
+    *,
+    tasks: int | None = None,
 ) -> DataFrame:
-    """The committed rows of a query in its own columns and types; read when an action asks for them.
+    """The committed rows of a query in its own columns and types; read when an action asks for them, by so many tasks
+    or by one for each core.
 
     The DataFrame lives in the session `spark`, whose settings say what its expressions mean: weft's own.
     """
@@ -35,7 +42,8 @@ def results_frame(
     columns = [F.expr(output.sql).alias(output.name) for output in outputs]
     if not chunks:
         return _select(_empty_frame(spark, schema), reading, columns)
-    work = _text_frame(spark, "chunk", [chunk.to_json() for chunk in chunks])
+    tasks = min(len(chunks), spark.sparkContext.defaultParallelism) if tasks is None else tasks
+    work = _text_frame(spark, "chunk", [chunk.to_json() for chunk in chunks], tasks)
     return _select(work.mapInArrow(partial(_read, worker_of(spark), reading), schema), reading, columns)
 
 
@@ -47,12 +55,12 @@ def _empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     return DataFrame(session.createDataFrame(jvm.java.util.ArrayList(), parsed), spark)
 
 
-def _text_frame(spark: SparkSession, column: str, texts: Sequence[str]) -> DataFrame:
-    """Texts as rows, spread over all cores; not by `createDataFrame` either."""
+def _text_frame(spark: SparkSession, column: str, texts: Sequence[str], tasks: int) -> DataFrame:
+    """Texts as rows, spread over so many tasks; not by `createDataFrame` either."""
     context = spark.sparkContext
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
-    work: Any = context.parallelize([(text,) for text in texts], min(len(texts), context.defaultParallelism))
+    work: Any = context.parallelize([(text,) for text in texts], tasks)
     rows = jvm.SerDeUtil.toJavaArray(work._to_java_object_rdd())
     schema = StructType([StructField(column, StringType())])
     return DataFrame(session.applySchemaToPythonRDD(rows.rdd(), schema.json()), spark)
@@ -76,15 +84,26 @@ def _read(worker: Worker, reading: Reading, batches: Iterable[pa.RecordBatch]) -
 
 
 def project(
-    spark: SparkSession, reading: Reading, chunks: Sequence[Chunk], outputs: Sequence[Output]
+    spark: SparkSession,
+    reading: Reading,
+    chunks: Sequence[Chunk],
+    outputs: Sequence[Output],
+    *,
+    within: float = READ_LIMIT,
 ) -> Iterator[pa.Table]:
-    """The same rows as Arrow tables in this process; Spark is asked only where an output is an expression."""
+    """The same rows as Arrow tables in this process; Spark is asked only where an output is an expression. Raises
+    ReadTimeout if it takes longer than `within` seconds."""
     if needs_no_spark(reading, outputs):
         for chunk in chunks:
             for table in read_pieces(reading, chunk):
                 yield chosen(table, outputs)
     elif chunks:
-        table = _collected(results_frame(spark, reading, chunks, outputs))
+        tasks = turns_of(spark.sparkContext).of_one(len(chunks))
+
+        def read() -> pa.Table:  # planning is part of it: of long expressions it takes a core for seconds
+            return _collected(results_frame(spark, reading, chunks, outputs, tasks=tasks))
+
+        table = run_read(spark.sparkContext, read, tasks=tasks, within=within)
         if table.num_rows:
             yield table
 

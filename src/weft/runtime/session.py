@@ -21,6 +21,7 @@ from weft.errors import InvalidSetting
 from weft.runtime.environment import child_environment
 from weft.runtime.java import require_java
 from weft.runtime.pinned import pin
+from weft.runtime.spark_jobs import FAIR
 
 _log = logging.getLogger("weft")
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -37,6 +38,7 @@ _TUNED = {
     ),
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",
     "spark.sql.session.timeZone": "UTC",
+    **FAIR,
 }
 
 # Where all of Spark is one process, nobody else has to reach its ports.

@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from weft.engine.graph import plan_graph, query_node
 from weft.engine.usage import state_bytes
 from weft.errors import EngineStopped, QuotaExceeded
 from weft.plan.changelog import QueryId
 from weft.service.host import Host
+from weft.service.matches import Matches, matches_of
 from weft.service.observer import Counted
 from weft.service.tenants import Tenant, Tenants
 
@@ -104,40 +104,28 @@ class Budgets:
     # ---- matches
 
     def _look_at_matches(self, counted: Counted) -> None:
-        matches = self._matches(counted)
+        matches: Matches | None = None
         for tenant in self._tenants:
-            mine, limit = self._of(tenant, matches), tenant.limits.matches_per_batch
-            total = sum(mine.values())
-            if limit is None or total <= limit:
-                self._strikes.pop(tenant.name, None)
+            limit = tenant.limits.matches_per_batch
+            if limit is None:
                 continue
-            strikes = self._strikes[tenant.name] = self._strikes.get(tenant.name, 0) + 1
-            if strikes >= BATCHES_GRACE or total > FAR_BEYOND * limit:
-                largest = max(mine, key=lambda query: mine[query])
-                reason = f"of {total:.0f} in batch {counted.batch} this query had {mine[largest]:.0f}"
-                text = f'tenant "{tenant.name}" may have {limit} matches per batch (matches_per_batch): {reason}'
-                self._set_aside(largest, text)
-                self._strikes.pop(tenant.name, None)
+            matches = Matches.of(self._host.engine, counted) if matches is None else matches
+            mine = matches_of(self._host.engine, matches, tenant, limit)
+            if mine is not None:  # a batch of which nobody knows is not held against anybody
+                self._judge(tenant, limit, mine, counted.batch)
 
-    def _matches(self, counted: Counted) -> Mapping[QueryId, float]:
-        """Matches of each query: counted, or where that was not done its share of what its operators have made."""
-        if all(count is not None for count in counted.queries.values()):
-            return {query: float(count or 0) for query, count in counted.queries.items()}
-        core = self._host.engine.core
-        plan = core.plan
-        with core.lock:
-            streams, live = dict(core.streams), dict(core.roster.live)
-        graph = plan_graph(plan, streams)
-        found: dict[QueryId, float] = {}
-        for query, count in counted.queries.items():
-            each = live.get(query)
-            if count is not None or each is None:
-                found[query] = float(count or 0)
-                continue
-            mine = query_node(each.record.name)
-            sources = [graph.nodes[source] for source, node in graph.edges if node == mine]
-            found[query] = sum(counted.through.get(s.id, 0) / max(1, s.slots.bit_count()) for s in sources)
-        return found
+    def _judge(self, tenant: Tenant, limit: int, mine: Mapping[QueryId, float], batch: int) -> None:
+        total = sum(mine.values())
+        if total <= limit:
+            self._strikes.pop(tenant.name, None)
+            return
+        strikes = self._strikes[tenant.name] = self._strikes.get(tenant.name, 0) + 1
+        if strikes >= BATCHES_GRACE or total > FAR_BEYOND * limit:
+            largest = max(mine, key=lambda query: mine[query])
+            reason = f"of {total:.0f} in batch {batch} this query had {mine[largest]:.0f}"
+            text = f'tenant "{tenant.name}" may have {limit} matches per batch (matches_per_batch): {reason}'
+            self._set_aside(largest, text)
+            self._strikes.pop(tenant.name, None)
 
     # ---- both
 

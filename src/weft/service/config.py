@@ -74,6 +74,7 @@ class ServerSection(_Section):
     secrets: tuple[Reference, ...] = ()
     connections: Count = 512
     stop_timeout: Duration = "30 seconds"
+    read_limit: Duration = "20 seconds"
 
 
 class EngineSection(_Section):
@@ -87,6 +88,7 @@ class EngineSection(_Section):
     sink_backlog: str | int = "10 GB"
     sink_patience: str = "24 hours"
     batch_limit: Duration = "10 minutes"
+    read_limit: Duration = "60 seconds"
 
 
 class SparkSection(_Section):

@@ -110,15 +110,20 @@ def _check_format(spec: StreamSpec, server: ServerSection) -> None:
 def declare(engine: Engine, spec: StreamSpec, secrets: Secrets) -> Stream:
     """Declare a stream as a configuration says it; what is not a format of weft's is one of Spark's."""
     check_name("stream", spec.name)
-    return engine.stream(
-        spec.name,
-        _source(engine, spec, secrets),
-        time=spec.time,
-        lateness=spec.lateness,
-        retain=spec.retain,
-        idle_timeout=spec.idle_timeout,
-        max_ahead=parse_ahead(spec.max_ahead),
-    )
+    try:
+        return engine.stream(
+            spec.name,
+            _source(engine, spec, secrets),
+            time=spec.time,
+            lateness=spec.lateness,
+            retain=spec.retain,
+            idle_timeout=spec.idle_timeout,
+            max_ahead=parse_ahead(spec.max_ahead),
+        )
+    except InvalidStream as error:  # that of Spark behind it would be in the log as it is
+        raise InvalidStream(
+            secrets.hide(error.message), detail=secrets.hide(error.detail), hint=secrets.hide(error.hint)
+        ) from None
 
 
 def _source(engine: Engine, spec: StreamSpec, secrets: Secrets) -> Any:
@@ -143,9 +148,4 @@ def _source(engine: Engine, spec: StreamSpec, secrets: Secrets) -> Any:
 
 def _frame(engine: Engine, spec: StreamSpec, secrets: Secrets) -> Any:
     options = secrets.resolved(spec.name, spec.options)
-    try:
-        return open_frame(
-            engine.spark, spec.name, format=spec.format, path=spec.path, schema=spec.schema_, options=options
-        )
-    except InvalidStream as error:
-        raise InvalidStream(error.message, detail=secrets.hide(error.detail), hint=error.hint) from None
+    return open_frame(engine.spark, spec.name, format=spec.format, path=spec.path, schema=spec.schema_, options=options)

@@ -28,6 +28,7 @@ _STATUS: tuple[tuple[type[WeftError], HTTPStatus], ...] = (
     (errors.StreamInUse, HTTPStatus.CONFLICT),
     (errors.EngineStopped, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.BatchFailed, HTTPStatus.SERVICE_UNAVAILABLE),
+    (errors.ReadTimeout, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.SourceUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.StateUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.DiskFull, HTTPStatus.INSUFFICIENT_STORAGE),

@@ -10,18 +10,21 @@ from typing import Any
 from weft.engine import Query
 from weft.engine.leases import kept_from
 from weft.engine.look import bound_of
-from weft.errors import QueryFailed, ResultsGone
+from weft.errors import QueryFailed, ReadTimeout, ResultsGone
 from weft.service.bell import Bell
 from weft.service.quotas import throttled
 from weft.service.rows import LOOK_AHEAD, Ahead, Cursor, Rows, batches_with_rows, farther
 from weft.service.service import Service
 from weft.service.tenants import Tenant
+from weft.service.told import query_error
 from weft.service.views import columns_of
 from weft.service.workers import Workers
 
 BEAT = 15.0
 """Seconds after which a connection on which nothing happens says so."""
 _LONGEST_PAUSE = 5.0
+_FIRST_PAUSE_LATE, _LONGEST_PAUSE_LATE = 5.0, 60.0
+"""Seconds before rows that took too long are read again: at first, and after that has happened often."""
 _ENDED = ("dropped", "failed")
 
 
@@ -62,20 +65,24 @@ class Followers:
                     for batch in ahead.batches:
                         async for text in self._rows(tenant, query, Cursor(batch, cursor.skip_in(batch))):
                             yield text
+                        if self.stopped:
+                            return
                         cursor = Cursor(batch + 1)
                 except ResultsGone as gone:
                     yield event("gap", {"message": gone.message})
                     cursor = Cursor(max(cursor.batch + 1, await self._workers.look(self._oldest)))
                     continue
                 except QueryFailed as failure:
-                    yield event("end", {"state": "failed", "error": failure.detail or failure.message})
+                    yield event(
+                        "end", {"state": "failed", "error": query_error(tenant, failure.detail or failure.message)}
+                    )
                     return
                 cursor = max(cursor, Cursor(ahead.following))
                 look = farther(look) if ahead.more else LOOK_AHEAD
                 if ahead.more:
                     continue
                 if state in _ENDED:
-                    yield event("end", {"state": state, "error": error})
+                    yield event("end", {"state": state, "error": query_error(tenant, error)})
                     return
                 if not await self._bell.wait(rung, BEAT):
                     yield HEARTBEAT
@@ -83,9 +90,15 @@ class Followers:
             self.count -= 1
 
     async def _rows(self, tenant: Tenant, query: Query, at: Cursor) -> AsyncIterator[str]:
-        batch, said = at.batch, False
-        while at.batch == batch:
-            rows = await self._read(tenant, query, at)
+        batch, said, pause = at.batch, False, _FIRST_PAUSE_LATE
+        while at.batch == batch and not self.stopped:
+            try:
+                rows = await self._read(tenant, query, at)
+            except ReadTimeout as late:  # the query goes on; other readers have their turn before the next try
+                yield event("throttled", {"message": late.message})
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_LATE)
+                continue
             at = rows.behind
             if not rows.texts:
                 continue

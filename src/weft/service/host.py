@@ -323,6 +323,7 @@ def open_engine(config: Config, secrets: Secrets) -> Engine:
             sink_backlog=settings.sink_backlog,
             sink_patience=settings.sink_patience,
             batch_limit=settings.batch_limit,
+            read_limit=settings.read_limit,
         )
         try:
             check_added(engine.core.directory)

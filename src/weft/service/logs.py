@@ -7,6 +7,8 @@ import logging
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from weft.errors import hide
+
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -24,7 +26,9 @@ class JsonLines(logging.Formatter):
         fields |= {name: value for name, value in vars(record).items() if name not in _OWN}
         if record.exc_info is not None:
             fields["trace"] = self.formatException(record.exc_info)
-        return json.dumps(fields, default=str, ensure_ascii=False)
+        # Before it is JSON, where a secret may look different: traces have errors of Spark's in them as they were.
+        shown = {name: hide(value) if isinstance(value, str) else value for name, value in fields.items()}
+        return json.dumps(shown, default=lambda value: hide(str(value)), ensure_ascii=False)
 
 
 def log_to(stream: TextIO) -> None:

@@ -51,15 +51,11 @@ class Quotas:
         self._lock = threading.Lock()
         self._buckets: dict[str, _Buckets] = {}
 
-    def create(self, tenant: Tenant, count: int, *, live: int, take: bool = True) -> None:
-        """Let a tenant that has `live` queries create `count` more, or raise QuotaExceeded. Without `take` it is only
-        asked whether there is room."""
+    def create(self, tenant: Tenant, count: int, *, live: int) -> None:
+        """Let a tenant that has `live` queries try to create `count` more, or raise QuotaExceeded, which costs nothing.
+        What it tries counts, also if a text turns out to be wrong."""
+        check_live(tenant, count, live=live)
         limits = tenant.limits
-        if limits.live_queries is not None and live + count > limits.live_queries:
-            raise QuotaExceeded(
-                f'tenant "{tenant.name}" may have {limits.live_queries} live queries and has {live}',
-                hint="Drop some first.",
-            )
         bucket = self._of(tenant).creates
         if bucket is None:
             return
@@ -71,8 +67,7 @@ class Quotas:
                     hint=f"Try again in {max(wait, 1):.0f} s.",
                     retry_after=wait,
                 )
-            if take:
-                bucket.take(count)
+            bucket.take(count)
 
     def what_if(self, tenant: Tenant) -> None:
         """Let a tenant ask what a text means or what it would add, or raise QuotaExceeded."""
@@ -123,6 +118,15 @@ class Quotas:
 
     def _per_minute(self, count: int | None) -> Bucket | None:
         return None if count is None else Bucket(count / 60, count, self._clock)
+
+
+def check_live(tenant: Tenant, count: int, *, live: int) -> None:
+    """Raises QuotaExceeded if a tenant that has `live` queries may not have `count` more."""
+    limit = tenant.limits.live_queries
+    if limit is not None and live + count > limit:
+        raise QuotaExceeded(
+            f'tenant "{tenant.name}" may have {limit} live queries and has {live}', hint="Drop some first."
+        )
 
 
 def throttled(tenant: Tenant) -> str:

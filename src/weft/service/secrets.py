@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 
-from weft.errors import InvalidStream
+from weft.errors import InvalidStream, keep_secret
 
 _ENV, _FILE = "env:", "file:"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -65,7 +65,8 @@ class Secrets:
         return {key: self._value(stream, key, value) for key, value in options.items()}
 
     def hide(self, text: str) -> str:
-        """A text of somebody else's, such as Spark's error, without the values that were looked up."""
+        """A text of somebody else's, such as Spark's error, without the values that were looked up: also short ones,
+        which are not hidden everywhere (`weft.errors.keep_secret`)."""
         for value in sorted(self._used, key=len, reverse=True):
             text = text.replace(value, "***")
         return text
@@ -81,6 +82,7 @@ class Secrets:
             )
         if len(found) >= _SHORTEST_HIDDEN:
             self._used.add(found)
+        keep_secret(found)  # its source may fail at any time later, and say so in many places
         return found
 
     def _variable(self, reference: str) -> str | None:

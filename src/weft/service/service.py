@@ -23,9 +23,10 @@ from weft.service.host import Host
 from weft.service.names import Names
 from weft.service.observer import Observer
 from weft.service.pages import read_page
-from weft.service.quotas import Quotas
+from weft.service.quotas import Quotas, check_live
 from weft.service.rows import Cursor, RowReader
 from weft.service.tenants import Tenant, Tenants, require_admin
+from weft.service.told import query_error
 from weft.service.views import Views, columns_of
 from weft.state.ended import number_of
 
@@ -174,10 +175,11 @@ class Service:
             if each.deliver and self.config.server.sinks is None:
                 raise InvalidSetting("this service delivers to no files", hint="Its configuration has no server.sinks.")
         self.budgets.check(tenant)
-        self.quotas.create(tenant, len(wanted), live=len(self.queries(tenant)), take=False)
+        # Before anything is checked: a text that is wrong may take as much of Spark as one that is right.
+        self.quotas.create(tenant, len(wanted), live=len(self.queries(tenant)))
         checked = [self._checked(tenant, each.sql) for each in wanted]
         with self._creating:
-            self.quotas.create(tenant, len(wanted), live=len(self.queries(tenant)))
+            check_live(tenant, len(wanted), live=len(self.queries(tenant)))  # others may have come meanwhile
             names = [self._names.full(self.engine.core, tenant, each.name) for each in wanted]
             delivered = {name for name, each in zip(names, wanted, strict=True) if each.deliver}
             return self.engine.create_checked(
@@ -241,7 +243,7 @@ class Service:
             "cursor": str(found.behind),
             "more": found.more,
             "state": "failed" if found.error else state,
-            "error": found.error or query.error,
+            "error": query_error(tenant, found.error or query.error),
         }
         return page, found.texts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weft.service.bell import Bell
+from weft.service.config import seconds_of
 from weft.service.follow import Followers
 from weft.service.service import Service
 from weft.service.ticks import Ticks
@@ -14,7 +15,7 @@ class Streaming:
 
     def __init__(self, service: Service, bell: Bell) -> None:
         self._bell = bell
-        self.workers = Workers()
+        self.workers = Workers(seconds_of(service.config.server.read_limit))
         self.places = Places(service.config.server.connections)
         self.followers = Followers(service, bell, self.workers)
         self.ticks = Ticks(service, bell, self.workers)

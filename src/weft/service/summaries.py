@@ -12,6 +12,7 @@ from weft.service import shapes
 from weft.service.graphs import Graphs
 from weft.service.observer import RECENT, BatchFigures, Observer, QueryFigures
 from weft.service.tenants import Tenant, Tenants
+from weft.service.told import query_error
 
 
 class Summaries(ABC):
@@ -69,7 +70,7 @@ class Summaries(ABC):
             "queries": {
                 self._tenant.local(query.name): {
                     "state": query.state,
-                    "error": query.error,
+                    "error": query_error(self._tenant, query.error),
                     **query_figures(self._observer.query(query.id)),
                 }
                 for query in queries

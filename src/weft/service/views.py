@@ -19,6 +19,7 @@ from weft.plan.time import time_text
 from weft.service import shapes
 from weft.service.graphs import Sight
 from weft.service.summaries import Summaries, query_figures
+from weft.service.told import query_error, sink_error
 
 
 def iso(micros: int | None) -> str | None:
@@ -83,7 +84,7 @@ class Views(Summaries):
             "tenant": self._tenants.owner(query.name),
             "sql": query.sql if record is None else record.sql,
             "state": query.state,
-            "error": query.error,
+            "error": query_error(self._tenant, query.error),
             "notices": [] if bound is None else list(bound.notices),
             "columns": [] if bound is None else columns_of(bound),
             "streams": list(streams),
@@ -91,7 +92,7 @@ class Views(Summaries):
             "deployment_ms": None if latency is None else round(latency.total_seconds() * 1000, 3),
             **query_figures(seen),
             "sink_state": query.sink_state,
-            "sink_error": query.sink_error,
+            "sink_error": sink_error(self._tenant, query),
             "sink_gaps": [cast("shapes.Gap", gap) for gap in query.sink_gaps],
             "history": [
                 {"at": point.at, "rows_per_second": point.rows_per_second, "latency_seconds": point.latency}

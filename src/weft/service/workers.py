@@ -12,6 +12,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from weft.errors import QuotaExceeded
+from weft.runtime.spark_jobs import READ_LIMIT, shorter_reads
 from weft.service.tenants import Tenant
 
 _Args = ParamSpec("_Args")
@@ -30,7 +31,8 @@ MOST_WAITING = 100
 class Workers:
     """Reads of rows in threads of each tenant's own, looks at the engine in threads for all; of one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_limit: float = READ_LIMIT) -> None:
+        self._read_limit = read_limit
         self._readers: dict[str, ThreadPoolExecutor] = {}
         self._lookers = ThreadPoolExecutor(LOOKS_AT_ONCE, "weft-look")
         self._turns: dict[str, asyncio.Semaphore] = {}
@@ -44,12 +46,18 @@ class Workers:
     async def read(
         self, tenant: Tenant, function: Callable[_Args, _Found], *args: _Args.args, **named: _Args.kwargs
     ) -> _Found:
-        """The result of something that reads rows for a tenant, which may take long."""
+        """The result of something that reads rows for a tenant, which may take long; raises ReadTimeout if Spark takes
+        too long for a piece of them."""
         readers = self._readers.get(tenant.name)
         if readers is None:
             readers = self._readers[tenant.name] = ThreadPoolExecutor(READS_AT_ONCE, f"weft-read-{tenant.name}")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(readers, partial(function, *args, **named))
+        return await loop.run_in_executor(readers, self._in_time, partial(function, *args, **named))
+
+    def _in_time(self, read: Callable[[], _Found]) -> _Found:
+        """Read no longer than somebody waits for an answer; the engine's own limit is that of sinks."""
+        with shorter_reads(self._read_limit):
+            return read()
 
     @asynccontextmanager
     async def waiting(self, tenant: Tenant, what: str = "requests") -> AsyncIterator[None]:

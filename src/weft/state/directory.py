@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -17,9 +18,12 @@ from weft.plan.paths import local_path
 from weft.state.head import HEAD_FILE, create_head
 from weft.state.sealed import seal, unseal
 
+_log = logging.getLogger("weft")
 FORMAT = 2
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
+_MODE = 0o700
+"""Of the directory: rows of all tenants are below it."""
 RESTORE = "Restore the state directory from a copy, or give a new path."
 """What to do about a damaged state directory."""
 _FOLDERS = (
@@ -69,7 +73,7 @@ class Directory:
         root = state_path(path).resolve()
         with disk_errors("the state directory"):
             try:
-                root.mkdir(mode=0o700, parents=True, exist_ok=True)  # rows of all tenants are below it
+                root.mkdir(mode=_MODE, parents=True, exist_ok=True)
             except (FileExistsError, NotADirectoryError) as error:
                 raise InvalidSetting(
                     f'state directory "{root}" is a file, or below one', hint="Give a directory, or a new path."
@@ -211,6 +215,14 @@ def _take_lock(root: Path) -> int:
     return lock
 
 
+def _close_to_others(root: Path) -> None:
+    """Let only its owner in: the directory may have been there already, empty and open to everybody."""
+    try:
+        root.chmod(_MODE)
+    except PermissionError:  # a mounted volume may be somebody else's, and is all there is
+        _log.warning('state directory "%s" belongs to somebody else: who else may read it is up to its owner', root)
+
+
 def _check_version(root: Path) -> None:
     path = root / _FORMAT_FILE
     try:
@@ -226,6 +238,7 @@ def _check_version(root: Path) -> None:
                 detail=f"It holds other files, such as {strangers[0]!r}.",
                 hint="Give an empty or new directory.",
             ) from None
+        _close_to_others(root)
         create_head(root)
         temporary = path.with_name(path.name + ".tmp")
         _write_new(temporary, json.dumps({"format": FORMAT}).encode())

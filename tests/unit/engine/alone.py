@@ -18,6 +18,7 @@ from weft.engine.query import Query
 from weft.engine.retention import Keep, Retention, keep
 from weft.engine.sinks import Sink
 from weft.plan.changelog import QueryId
+from weft.runtime.spark_jobs import READ_LIMIT
 from weft.sql import bind
 from weft.state.directory import Directory
 
@@ -40,6 +41,7 @@ class Alone:
 
     spark = None
     running = False
+    read_limit = READ_LIMIT
 
     def __init__(self, path: Path, kept: Keep, clock: Callable[[], float]) -> None:
         self.core = Core(Directory.open(path))

@@ -11,6 +11,7 @@ from tests.unit.service.sample import Here, make_service
 from weft.errors import QuotaExceeded
 from weft.service.budgets import BATCHES_GRACE, FAR_BEYOND, STATE_GRACE, Budgets
 from weft.service.config import Limits
+from weft.service.matches import Matches, matches_of
 from weft.service.observer import Counted
 from weft.service.service import Service, Wanted
 from weft.service.tenants import Tenant, Tenants
@@ -103,13 +104,55 @@ def test_far_too_many_are_not_waited_for_again(tmp_path: Path) -> None:
     assert service.query(tenant, "many").state == "failed"
 
 
-def test_what_was_not_counted_is_a_share_of_what_was_made(tmp_path: Path) -> None:
-    service, host, budgets, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=1000))
-    mine = service.create(tenant, [Wanted(LARGE, "many")])[0]
-    theirs = service.create(Tenant("other", admin=False), [Wanted(LARGE, "many")])[0]
+def uncounted(host: Here, batch: int) -> Counted:
+    """A batch whose rows the observer did not count, because there were too many."""
+    (counted,) = (each for each in host.observer.counted() if each.batch == batch)
+    return Counted(batch, dict.fromkeys(counted.queries), {**counted.through, "join:huge": 1 << 30})
+
+
+def test_what_was_not_counted_is_a_share_among_queries_of_one_tenant(tmp_path: Path) -> None:
+    service, host, _, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=1000))
+    mine = service.create(tenant, [Wanted(LARGE, "many"), Wanted(LARGE, "same")])
     join = next(each.id for each in host.engine.core.plan.joins)
-    counted = Counted(0, {mine.id: None, theirs.id: 7}, {f"join:{join}": 100})
-    assert budgets._matches(counted) == {mine.id: 50.0, theirs.id: 7.0}
+    counted = Counted(0, {mine[0].id: None, mine[1].id: 7}, {f"join:{join}": 100})
+    matches = Matches.of(host.engine, counted)
+    assert matches_of(host.engine, matches, tenant, 1000) == {
+        mine[0].id: 50.0,
+        mine[1].id: 7.0,
+    }
+
+
+def test_nobody_pays_for_what_others_match(tmp_path: Path) -> None:
+    """Before, a query without a match was set aside, since another tenant's made its join's rows too many to count."""
+    service, host, budgets, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=3))
+    none = service.create(tenant, [Wanted(f"{LARGE} WHERE p.x > 1000", "none"), Wanted("SELECT x FROM a", "few")])
+    service.create(Tenant("other", admin=False), [Wanted(LARGE, "many")])
+    for _ in range(10):
+        feed(host, 1)
+        batch = host.engine.core.next_batch - 1
+        counted = uncounted(host, batch)
+        budgets._look_at_matches(counted)
+    assert sum(counted.through.values()) > 2 * FAR_BEYOND
+    assert [query.state for query in none] == ["live", "live"]
+
+
+def test_own_matches_are_counted_where_an_operator_is_shared(tmp_path: Path) -> None:
+    service, host, budgets, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=5))
+    mine = service.create(tenant, [Wanted(LARGE, "many"), Wanted(f"{LARGE} WHERE p.x > 1000", "none")])
+    service.create(Tenant("other", admin=False), [Wanted(LARGE, "many")])
+    for _ in range(4 + BATCHES_GRACE):
+        feed(host, 1)
+        budgets._look_at_matches(uncounted(host, host.engine.core.next_batch - 1))
+    assert [query.state for query in mine] == ["failed", "live"]
+
+
+def test_what_is_not_kept_is_held_against_nobody(tmp_path: Path) -> None:
+    service, host, budgets, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=1))
+    mine = service.create(tenant, [Wanted(LARGE, "many")])[0]
+    service.create(Tenant("other", admin=False), [Wanted(LARGE, "many")])
+    join = next(each.id for each in host.engine.core.plan.joins)
+    budgets._look_at_matches(Counted(99, {mine.id: None}, {f"join:{join}": 1000}))
+    assert mine.state == "live"
 
 
 def test_nobody_is_watched_without_limits(tmp_path: Path) -> None:

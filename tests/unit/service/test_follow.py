@@ -12,6 +12,8 @@ import pytest
 
 from tests.unit.engine.sample import rows
 from tests.unit.service.sample import Here, make_service
+from weft.errors import ReadTimeout
+from weft.service import follow as follow_module
 from weft.service import rows as rows_module
 from weft.service.bell import Bell
 from weft.service.config import Limits
@@ -165,5 +167,29 @@ def test_ticks_say_how_it_goes(made: tuple[Service, Here]) -> None:
         assert second[2]["queries"]["q"]["rows"] == 1
         assert second[2]["batch"]["rows"] == 1
         host.stop()
+
+    run(made, test)
+
+
+def test_rows_that_take_too_long_come_later(made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch) -> None:
+    service, host = made
+    monkeypatch.setattr(follow_module, "_FIRST_PAUSE_LATE", 0.01)
+    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
+    host.batch(a=rows((0, 1, 5), (1, 1, 6)))
+    read, tries = service.reader.rows, 0
+
+    def late(*arguments: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries in (1, 2):
+            raise ReadTimeout("reading rows took longer than 20 seconds and was broken off")
+        return read(*arguments)
+
+    monkeypatch.setattr(service.reader, "rows", late)
+
+    async def test(followers: Followers, bell: Bell) -> None:
+        found = await take(followers.follow(EVERYBODY, query, Cursor(0)), 4)
+        assert [kind for kind, _, _ in found] == ["columns", "throttled", "throttled", "rows"]
+        assert found[3][2] == {"batch": 0, "rows": [[5], [6]]}
 
     run(made, test)

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from weft import errors
 from weft.engine import Engine
-from weft.errors import Forbidden, InvalidSetting, InvalidStream
+from weft.errors import Forbidden, InvalidSetting, InvalidStream, SourceUnavailable
+from weft.runtime.failures import cause_of
 from weft.service import declare as module
 from weft.service.added import check_added, read_added, write_added
 from weft.service.config import ServerSection, StreamSpec
 from weft.service.declare import check_asked, declare
+from weft.service.logs import JsonLines
 from weft.service.secrets import Secrets, is_reference, looks_secret
 from weft.state.directory import Directory
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is a secret here is none in other tests."""
+    monkeypatch.setattr(errors, "_secrets", set())
 
 
 @pytest.mark.parametrize(
@@ -91,6 +103,44 @@ def test_the_value_goes_to_spark_and_not_into_an_error(monkeypatch: pytest.Monke
     assert given == {"kafka.x.password": "hidden-word"}
     assert "hidden-word" not in str(error.value)
     assert spec.options == {"kafka.x.password": "env:WORD"}
+
+
+JAAS = 'org.apache.kafka.X required username="u" password="in-the-jaas";\nsecond-line-of-it'
+
+
+def test_what_a_source_says_later_does_not_tell_the_value() -> None:
+    """Before, the value was hidden where a source was opened, not where it was tried or failed after that."""
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise InvalidStream("the source cannot be read", detail="config hidden-word is wrong")
+
+    Secrets({"WORD": "hidden-word", "J": JAAS}).resolved("s", {"a": "env:WORD", "b": "env:J"})
+    engine = SimpleNamespace(spark=None, stream=fails)
+    plain = StreamSpec(name="s", format="parquet", path="/tmp", time="timestamp")
+    with pytest.raises(InvalidStream) as error:
+        declare(cast(Engine, engine), plain, Secrets())
+    assert error.value.detail == "config *** is wrong"
+    assert "hidden" not in str(SourceUnavailable("failed", detail=f"at {JAAS} with hidden-word"))
+    assert SourceUnavailable("failed", detail="cut off in hidden-wo").detail == "cut off in ***"
+    for said in (JAAS, json.dumps(JAAS), "x in-the-jaas y", "second-line-of-it"):
+        text = cause_of(RuntimeError(f"cannot use {said}"))
+        assert "in-the-jaas" not in text
+        assert "second-line" not in text
+
+
+def test_the_log_does_not_tell_it() -> None:
+    Secrets({"J": JAAS}).resolved("s", {"b": "env:J"})
+    try:
+        raise RuntimeError(f"Spark says {JAAS}")
+    except RuntimeError:
+        trace = sys.exc_info()
+    record = logging.LogRecord("weft", logging.ERROR, "", 0, f"failed: {JAAS}", None, trace)
+    record.reason = JAAS
+    record.causes = [ValueError("in-the-jaas")]
+    text = JsonLines().format(record)
+    assert "***" in text
+    assert "in-the-jaas" not in text
+    assert "second-line" not in text
 
 
 def test_what_is_kept_is_the_reference(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

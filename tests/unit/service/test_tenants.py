@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from weft.errors import Forbidden, InvalidSetting, Unauthorized
-from weft.service.config import to_config
+from tests.unit.service.sample import make_service
+from weft.errors import Forbidden, InvalidSetting, QueryError, QuotaExceeded, Unauthorized
+from weft.service.config import Limits, to_config
+from weft.service.service import Wanted
 from weft.service.tenants import EVERYBODY, Tenant, Tenants, read_tenants, require_admin
 
 ADS, OPS = Tenant("ads", admin=False), Tenant("ops", admin=True)
@@ -73,3 +76,16 @@ def test_some_things_are_for_administrators() -> None:
     require_admin(OPS, "do this")
     with pytest.raises(Forbidden, match="only administrators may do this"):
         require_admin(ADS, "do this")
+
+
+def test_texts_that_are_wrong_count_as_creates(tmp_path: Path) -> None:
+    """Before, they cost nothing: a tenant could have any number of them checked by Spark."""
+    tenant = Tenant("one", admin=False, limits=Limits(creates_per_minute=3))
+    service, _ = make_service(tmp_path / "state", Tenants({"one": "token-of-one"}, [tenant]))
+    for _ in range(3):
+        with pytest.raises(QueryError):
+            service.create(tenant, [Wanted("SELECT nothing FROM a")])
+    with pytest.raises(QuotaExceeded, match="may create 3 queries per minute"):
+        service.create(tenant, [Wanted("SELECT x FROM a")])
+    with pytest.raises(QuotaExceeded):
+        service.create(tenant, [Wanted("SELECT nothing FROM a")] * 2)

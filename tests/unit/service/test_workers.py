@@ -15,6 +15,8 @@ from fastapi.testclient import TestClient
 from tests.unit.engine.sample import rows
 from tests.unit.service.sample import make_service
 from weft.errors import QuotaExceeded
+from weft.runtime import spark_jobs
+from weft.runtime.spark_jobs import READ_LIMIT
 from weft.service import workers as module
 from weft.service.app import make_app
 from weft.service.bell import Bell
@@ -118,6 +120,14 @@ def test_slow_reads_of_one_do_not_keep_others_waiting() -> None:
         assert await workers.look(lambda: "seen") == "seen"
         ended.set()
         await asyncio.gather(*slow)
+
+    run(test)
+
+
+def test_reads_of_a_service_have_its_own_limit() -> None:
+    async def test(workers: Workers) -> None:
+        assert await workers.read(QUICK, spark_jobs._shorter.get) == READ_LIMIT
+        assert await workers.look(spark_jobs._shorter.get) is None
 
     run(test)
 

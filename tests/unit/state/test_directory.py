@@ -243,3 +243,25 @@ def test_a_folder_that_is_gone_can_be_removed(directory: Directory) -> None:
     for _ in range(2):
         directory.remove_tree("data", "7")
     assert not directory.path("data", "7").exists()
+
+
+def test_a_directory_that_was_there_is_closed_to_others(tmp_path: Path) -> None:
+    """Before, only a directory that weft made itself was."""
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    Directory.open(folder).close()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o750)
+    Directory.open(folder).close()
+    assert folder.stat().st_mode & 0o777 == 0o750, "what its owner says later counts"
+
+
+def test_a_directory_of_somebody_else_is_used_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "not yours")
+
+    monkeypatch.setattr(Path, "chmod", refused)
+    Directory.open(tmp_path / "state").close()
+    assert "belongs to somebody else" in caplog.text
