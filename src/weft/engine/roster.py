@@ -21,7 +21,8 @@ from weft.plan.changelog import (
     Slots,
     slots_of,
 )
-from weft.state.ended import number_of
+from weft.state.directory import RESTORE
+from weft.state.ended import ENDED_FILE, number_of
 from weft.state.journal import record_from_json, record_to_json
 
 _LATENCIES = 10_000
@@ -105,8 +106,9 @@ class Roster(Requests):
         """The inverse of `to_json`."""
         if self.ended.last_turn < value.get("ended", 0):
             raise StateCorrupt(
-                "the records of ended queries are older than the checkpoint, or gone",
-                hint="Restore the state directory from a copy.",
+                f'state file "{ENDED_FILE}" has not all records of ended queries that the checkpoint knows of',
+                detail="It is missing, or older than the checkpoint.",
+                hint=RESTORE,
             )
         self._next_id = value["next_id"]
         for record in map(record_from_json, value["records"]):

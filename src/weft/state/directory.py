@@ -16,7 +16,7 @@ from weft.errors import DiskFull, InvalidSetting, StateCorrupt, StateLocked, Sta
 from weft.state.head import HEAD_FILE, create_head
 from weft.state.sealed import seal, unseal
 
-FORMAT = 2
+FORMAT = 3
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 RESTORE = "Restore the state directory from a copy, or give a new path."
