@@ -83,6 +83,21 @@ class Core(Ledger):
             request = self.roster.request_set_back(stream, time, self.watermarks())
         return self._take_up(request, None)
 
+    def note_sink(self, query: QueryId) -> None:
+        """A query has a sink now, and a file that says how far it has got: durably, so that the file is missed."""
+        with self._changing:
+            with self.lock:
+                for request in self.roster.pending:
+                    if any(query == created for created, _, _ in request.created):
+                        request.sinks.add(query)  # it is in the changelog with the query itself
+                        return
+                if query in self.roster.sinks:
+                    return
+            change = Change(self.next_batch, (), (), sinks=(query,))
+            self._journal.write_change(change)
+            with self.lock:
+                self.roster.sinks.add(query)
+
     def add_stream(self, stream: Stream) -> None:
         """Declare a stream; it is in the plan from the next batch on."""
         with self._changing:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 from weft.engine.delivery import Delivery
 from weft.engine.leases import kept_from
 from weft.engine.requests import Request
-from weft.engine.sink_notes import SinkNote, claim_for, forget, give_back, new_note, noted, read_note, remove_note
+from weft.engine.sink_notes import (
+    SinkNote,
+    check_noted,
+    claim_for,
+    finish,
+    forget,
+    give_back,
+    new_note,
+    noted,
+    read_note,
+)
 from weft.engine.sinks import ParquetSink, Sink
 from weft.errors import InvalidSetting, ResultsGone
 from weft.plan.changelog import QueryId
@@ -51,6 +61,7 @@ class Deliveries:
                     delivery = Delivery(self._engine, query, chosen, note=new_note(core, query.id, chosen))
                     delivery.save()  # before the directory is claimed: after a crash it can be given back
                     delivery.claim()
+                    request.sinks.add(query.id)
                     self._begin(delivery)
 
         try:
@@ -85,6 +96,7 @@ class Deliveries:
                 note.skip_to(following, created=created)
             delivery = Delivery(self._engine, query, sink, note=note)
             delivery.save()
+            core.note_sink(query.id)
             self._begin(delivery)
 
     def resume(self, query: Query) -> None:
@@ -115,17 +127,19 @@ class Deliveries:
                 self._begin(Delivery(self._engine, handle, ParquetSink(note.parquet), note=note))
 
     def remember(self) -> None:
-        """Know the sinks there are, as after a start; what a crash left of others is tidied up."""
+        """Know the sinks there are, as after a start; what a crash left of others is tidied up. Raises StateCorrupt if
+        the file of one is missing."""
         core = self._engine.core
+        check_noted(core)
         give_back(core)
         for query in noted(core.directory):
             note, record = read_note(core.directory, query), core.roster.records.get(query)
             if note is None or record is None:
                 continue
             if record.ended is not None and note.delivered >= record.ended:
-                core.roster.ended.put([record], delivered=True)
-                remove_note(core.directory, query)
+                finish(core, record)
             else:
+                core.note_sink(query)  # unless it is known: a crash may have come between its file and the changelog
                 self._detached[query] = note
 
     def stop(self) -> None:

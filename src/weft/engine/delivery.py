@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.engine.leases import kept_from
-from weft.engine.sink_notes import SinkNote, claim_for, forget, remove_note
+from weft.engine.sink_notes import SinkNote, claim_for, finish, forget
 from weft.engine.sinks import Sink, hand_over, write_gaps
 from weft.errors import InvalidSetting, ResultsGone, WeftError
 
@@ -138,15 +138,13 @@ class Delivery:
 
     def _finish(self) -> None:
         """The query has ended and the sink has had all: neither thread nor file is left of it."""
-        roster, directory = self._core.roster, self._core.directory
-        record = roster.records.get(self.query.id)
+        record = self._core.roster.records.get(self.query.id)
         with self._lock:
             self._silent = True
         if record is None:
-            forget(directory, self.query.id)
+            forget(self._core.directory, self.query.id)
         else:
-            roster.ended.put([record], delivered=True)
-            remove_note(directory, self.query.id)
+            finish(self._core, record)
         self.on_done(self)
 
     def _is_done(self) -> bool:

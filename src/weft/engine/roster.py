@@ -52,6 +52,7 @@ class Roster(Requests):
             self._begin(record)
             self._next_id = max(self._next_id, number_of(record.id))
             changed = Slots(changed | 1 << record.slot)
+        self.sinks.update(change.sinks)
         return changed
 
     def _resume(self, stream: str, newest: Mapping[str, int]) -> Slots:
@@ -100,6 +101,7 @@ class Roster(Requests):
             "next_id": self._next_id,
             "records": [record_to_json(record) for record in here],
             "ended": self.ended.last_turn,
+            "sinks": sorted(self.sinks),
         }
 
     def load(self, value: dict[str, Any]) -> None:
@@ -111,6 +113,7 @@ class Roster(Requests):
                 hint=RESTORE,
             )
         self._next_id = value["next_id"]
+        self.sinks = set(map(QueryId, value["sinks"]))
         for record in map(record_from_json, value["records"]):
             if record.ended is None:
                 self._begin(record)

@@ -181,6 +181,7 @@ class Journal:
             "failed": [asdict(failure) for failure in change.failed],
             "declared": change.declared,
             "watermarks": change.watermarks,
+            "sinks": change.sinks,
         }
         entry = value | {"entry": asdict(self._link)}
         self._advance(self._directory.append_json(entry, "changelog", number_name(change.batch, ".jsonl")))
@@ -340,6 +341,7 @@ def _change(value: dict[str, Any]) -> Change:
         tuple(Failure(**{**each, "query": QueryId(each["query"])}) for each in value["failed"]),
         tuple(value["declared"]),
         tuple((stream, time) for stream, time in value["watermarks"]),
+        tuple(QueryId(query) for query in value["sinks"]),
     )
 
 
