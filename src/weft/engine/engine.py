@@ -81,16 +81,18 @@ class Engine(Declaring):
             undo.callback(JavaLock(self.spark, directory.path("java.lock")).release)
             runner = BatchRunner(self.spark)
             undo.callback(runner.close)
+            self._closed = False
+            self.deliveries = Deliveries(self)
+            undo.callback(self.deliveries.stop)
+            arrived = threading.Event()
+            frames = Frames(directory.path("spark"), arrived=arrived.set)
+            self._inputs = Inputs(self.core, frames, arrived)
+            self._retention = Retention(self.core, self.deliveries, kept)
+            self._batches = Batches(self.core, runner, self._inputs, self._retention, settings=settings)
+            self._running = Running(self.core, self.spark, self._inputs, self._batches)
+            self.deliveries.restore()
+            # Only now: whatever fails before must not keep the directory locked.
             self._release = undo.pop_all()
-        self._closed = False
-        self.deliveries = Deliveries(self)
-        arrived = threading.Event()
-        frames = Frames(directory.path("spark"), arrived=arrived.set)
-        self._inputs = Inputs(self.core, frames, arrived)
-        self._retention = Retention(self.core, self.deliveries, kept)
-        self._batches = Batches(self.core, runner, self._inputs, self._retention, settings=settings)
-        self._running = Running(self.core, self.spark, self._inputs, self._batches)
-        self.deliveries.restore()
 
     def __enter__(self) -> Engine:
         return self
