@@ -24,6 +24,8 @@ from weft.state.journal import Manifest
 
 _log = logging.getLogger("weft")
 CHECKPOINT_EVERY = 50
+LONGEST_JOURNAL = 1000
+"""Entries since the last checkpoint before everything is summed up, though no batch was run meanwhile."""
 Prepare = Callable[[Request], None]
 
 
@@ -146,8 +148,13 @@ class Core(Ledger):
         with self.lock:
             self._fold_change(change)
             self.roster.acknowledge(requests)
-        if self.roster.has_many_ended:
-            self.roster.records.settle(self.lock)
+        try:  # what is in effect is, whatever fails of this: the next change does it again
+            if self._journal.length > LONGEST_JOURNAL:
+                self.checkpoint()
+            elif self.roster.has_many_ended:
+                self.roster.records.settle(self.lock)
+        except Exception as error:
+            _log.error("summing up changes failed: %s", error)
 
     def tidy(self) -> None:
         """Free what only dropped queries needed, when there is no batch whose commit would do it."""
