@@ -128,12 +128,14 @@ class Core(Ledger):
                         hint="Drop them first, or drop the stream with cascade.",
                     )
                 del self.streams[name]
-                self.roster.forget_ended_over(name)
+                self.roster.bound.forget()
                 self.max_times.pop(name, None)
                 self.offsets.pop(name, None)
                 self.files.drop(name)
                 self.planning.forget()
-            # The records go with the checkpoint, before the name can be declared with another schema.
+            # The records go with the checkpoint, before the name can be declared with another schema. There may be many
+            # on disk: nobody waits for that but those who want to change something, too.
+            self.roster.records.forget_over(name, self.lock)
             self.checkpoint()
             remove_stream(self.directory, name)
 
@@ -226,16 +228,17 @@ class Core(Ledger):
             manifest = replace(of_task(manifest, program, task), freed=self.inventory.freed)
             self._journal.write_manifest(manifest)
             with self.lock:
-                self._fold_manifest(manifest)
+                gone = self._fold_manifest(manifest)
                 self.running = self._task = self._program = None
                 self.planning.learn(batch, reports)
                 self.clocks.note(name for name, totals in manifest.streams if totals.counted)
-            self._after_commit(manifest)
+            self._after_commit(manifest, gone)
             return manifest
 
-    def _after_commit(self, manifest: Manifest) -> None:
+    def _after_commit(self, manifest: Manifest, gone: Sequence[str]) -> None:
         """Free, sum up, apply requests. The batch counts, whatever fails of this: the next one does it again."""
         try:
+            self.inventory.folder.remove(gone)
             self._collect()
             self.inventory.folder.remove_unnamed(manifest)
             if self.next_batch - self._summed_up >= CHECKPOINT_EVERY:

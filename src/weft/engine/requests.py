@@ -122,12 +122,6 @@ class Requests:
         found = [live.record.name for live in self.live.values() if reads(live.query, stream)]
         return found + [name for r in self.pending for _, name, bound in r.created if reads(bound, stream)]
 
-    def forget_ended_over(self, stream: str) -> None:
-        """A stream is dropped: the records of ended queries over it go with it."""
-        self.bound.forget()
-        gone = [record.id for record in self.records.values() if record.ended is not None and stream in record.streams]
-        self.records.forget(gone)
-
     # ---- requests
 
     def request(

@@ -10,6 +10,7 @@ column without being read is in an index, too, which is compared with the rows w
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections import OrderedDict
@@ -117,6 +118,18 @@ class EndedQueries:
         """Records of queries that ended after a batch."""
         return self._records(f"SELECT {_ROW} FROM ended WHERE until > ? ORDER BY number", batch)
 
+    def over(self, stream: str) -> list[QueryId]:
+        """Queries that have read a stream."""
+        found = []
+        with self._lock, self._opened(reading=True) as file:
+            # Most others are left out without being parsed.
+            text = f"SELECT {_ROW} FROM ended WHERE instr(sealed, ?)"
+            for row in file.execute(text, (json.dumps(stream).encode(),)):
+                record, *_ = _checked(row)
+                if stream in record.streams:
+                    found.append(record.id)
+        return found
+
     def names(self, prefix: str) -> list[str]:
         """Names that begin with `prefix`."""
         where, bounds = _beginning(prefix)
@@ -140,7 +153,12 @@ class EndedQueries:
             return _last_turn(file)
 
     def __len__(self) -> int:
-        ((found,),) = self._rows("SELECT count(*) FROM ended")
+        return self.count_without(())
+
+    def count_without(self, queries: Collection[QueryId]) -> int:
+        """How many records there are, but for those of some queries."""
+        text = "SELECT count(*) FROM ended WHERE number NOT IN (SELECT value FROM json_each(?))"
+        ((found,),) = self._rows(text, json.dumps(list(map(number_of, queries))))
         return int(found)
 
     def _one(self, text: str, *values: object) -> QueryRecord | None:
