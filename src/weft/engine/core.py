@@ -132,6 +132,7 @@ class Core(Ledger):
                 self.max_times.pop(name, None)
                 self.offsets.pop(name, None)
                 self.files.drop(name)
+                self.clocks.forget(name)
                 self.planning.forget()
             # The records go with the checkpoint, before the name can be declared with another schema. There may be many
             # on disk: nobody waits for that but those who want to change something, too.

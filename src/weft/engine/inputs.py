@@ -113,6 +113,7 @@ class Inputs:
         self.frames.forget(stream)
         self._listings.pop(stream, None)
         self._faults.pop(stream, None)
+        self._compared.pop(stream, None)
         self.lost.pop(stream, None)
 
     # ---- what there is
