@@ -125,6 +125,7 @@ class Deliveries:
                 # If its directory cannot be had now, that is this delivery's error and nobody else's.
                 handle = self._engine.query_by_id(query)
                 self._begin(Delivery(self._engine, handle, ParquetSink(note.parquet), note=note))
+        self.let_go()
 
     def remember(self) -> None:
         """Know the sinks there are, as after a start; what a crash left of others is tidied up. Raises StateCorrupt if
@@ -141,6 +142,30 @@ class Deliveries:
             else:
                 core.note_sink(query)  # unless it is known: a crash may have come between its file and the changelog
                 self._detached[query] = note
+
+    def let_go(self) -> None:
+        """Let go of failed sinks whose queries have ended and of whose rows none are kept: there is nothing to resume.
+        What each has missed is written beside its rows first. Called after results were trimmed."""
+        if not self._attaching.acquire(blocking=False):
+            return  # somebody attaches or resumes one, which may take long: the next time will do
+        try:
+            core = self._engine.core
+            failed = [query for query, each in list(self._running.items()) if each.note.failed]
+            failed += [query for query, note in list(self._detached.items()) if note.failed]
+            for query in failed:
+                with core.lock:
+                    record, kept = core.roster.records.get(query), kept_from(core)
+                if record is None:
+                    self._running.pop(query, None)
+                    self._detached.pop(query, None)
+                    forget(core.directory, query)
+                elif record.ended is not None and record.ended <= kept:
+                    if query in self._running:
+                        self._running[query].let_go(record)
+                    elif self._detached.pop(query, None) is not None:  # a callback: there is no place to write to
+                        finish(core, record)
+        finally:
+            self._attaching.release()
 
     def stop(self) -> None:
         """Stop all of them."""

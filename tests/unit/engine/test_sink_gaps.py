@@ -355,3 +355,58 @@ def test_batches_before_the_query_are_no_gap(opened: Opened) -> None:
     opened.engine.deliveries.fail(query.id, "somebody says so")
     query.resume_sink()
     assert query.sink_gaps == []
+
+
+def ended(opened: Opened, query: QueryId) -> None:
+    """The thread of a sink that has failed takes a moment to see that."""
+    thread = opened.engine.deliveries._running[query]._thread
+    assert thread is not None
+    thread.join()
+
+
+def test_a_failed_sink_of_a_dropped_query_goes_with_the_last_rows(opened: Opened, tmp_path: Path) -> None:
+    """Before, it stayed for ever: an object in every process, and a file."""
+    folder = tmp_path / "out"
+    id_ = a_sink_that_missed_rows(opened, folder)
+    opened.engine.query_by_id(id_).drop()
+    assert opened.engine.deliveries.state_of(id_) == "failed"
+    ended(opened, id_)
+    batches(opened, *range(5, 8))
+    wait_for(lambda: not opened.engine.deliveries._running)
+    assert not list(opened.engine.core.directory.path("sinks").iterdir())
+    (gap,) = json.loads((folder / "_weft" / "gaps.json").read_text())
+    assert (gap["from"], gap["until"]) == (1, 5)
+    assert files_of(folder) == {part(0): [0]}
+    opened.restart()
+    assert opened.engine.deliveries.state_of(id_) == ""
+
+
+def test_it_goes_at_a_start_too_and_only_when_the_gap_is_written(opened: Opened, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    id_ = a_sink_that_missed_rows(opened, folder)
+    broken(folder)
+    opened.engine.query_by_id(id_).drop()
+    ended(opened, id_)
+    batches(opened, *range(5, 8))
+    ended(opened, id_)
+    assert opened.engine.deliveries.state_of(id_) == "failed"
+    mended(folder)
+    opened.restart()
+    wait_for(lambda: not opened.engine.deliveries._running)
+    assert len(json.loads((folder / "_weft" / "gaps.json").read_text())) == 1
+    assert not list(opened.engine.core.directory.path("sinks").iterdir())
+
+
+def test_a_failed_callback_that_nobody_has_attached_again_goes_too(opened: Opened) -> None:
+    received = Received()
+    received.fails = True
+    query = opened.engine.create("SELECT x FROM a", sink=callback(received))
+    batches(opened, 0)
+    opened.crash()
+    batches(opened, *range(1, 4))
+    assert opened.engine.deliveries.state_of(query.id) == "failed"
+    opened.engine.query_by_id(query.id).drop()
+    batches(opened, *range(4, 7))
+    assert opened.engine.deliveries.state_of(query.id) == ""
+    assert not list(opened.engine.core.directory.path("sinks").iterdir())
+    assert not opened.engine.core.roster.sinks
