@@ -10,14 +10,14 @@ import pytest
 
 from tests.property.harness import CoreHarness, Crash
 from tests.unit.engine.sample import open_core, rows
-from weft.engine import core as core_module
+from weft.engine import asked
 from weft.errors import StateCorrupt
 from weft.state import directory as directory_module
 
 
 @pytest.fixture
 def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CoreHarness:
-    monkeypatch.setattr(core_module, "LONGEST_JOURNAL", 20)
+    monkeypatch.setattr(asked, "LONGEST_JOURNAL", 20)
     return open_core(tmp_path / "state")
 
 
