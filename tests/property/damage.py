@@ -74,6 +74,9 @@ def build(path: Path) -> CoreHarness:
     for batch in range(BATCHES):
         if batch == 7:
             harness.create("SELECT k FROM b", "late")
+            harness.create("SELECT k FROM c", "short")
+        if batch == 9:
+            harness.drop("short")
         harness.batch(inputs(batch))
     harness.core.trim_results(1)
     harness.create("SELECT j FROM b", "last")
@@ -87,7 +90,7 @@ def go_on(path: Path) -> Results:
     harness = CoreHarness(path, [], partitions=2, planner=planner())
     for _ in range(MORE):
         harness.batch(inputs(harness.core.next_batch))
-    found = {name: Counter(harness.results(name)) for name in (*QUERIES, "late", "last")}
+    found = {name: Counter(harness.results(name)) for name in (*QUERIES, "late", "last", "short")}
     harness.core.directory.close()
     return found
 
@@ -197,8 +200,8 @@ def damaged_copy(source: Path, target: Path, name: str, data: bytes | None) -> N
     path = target / name
     path.unlink()
     # Files that are written in place must not be the same as in the original.
-    for own in ("lock", "head"):
-        if (target / own).exists():
+    for own in ("lock", "head", "ended.sqlite"):
+        if own != name and (target / own).exists():
             (target / own).unlink()
             shutil.copy(source / own, target / own)
     for log in (target / "changelog").iterdir():

@@ -19,6 +19,7 @@ CASES = int(os.environ.get("WEFT_DAMAGE_CASES", "1"))
 KINDS = (
     *("bucket", "merged", "windows", "combinations", "intermediate", "sessions", "pairs", "copied rows"),
     *("changelog", "commits", "checkpoints", "packs", "streams", "head", "format.json"),
+    *("identity.json", "ended.sqlite"),
 )
 
 

@@ -95,6 +95,32 @@ def test_a_batch_that_only_spark_forgot_is_not_done_twice(place: Place) -> None:
     assert rows(query) == [(1,), (2,)]
 
 
+def test_without_sparks_checkpoint_nothing_is_skipped_in_silence(place: Place) -> None:
+    engine = place.engine()
+    place.put("a", (0, 1, 0))
+    frame = place.spark.readStream.schema(DDL).parquet(str(place.root / "a"))
+    engine.stream("a", frame, time="ts")
+    engine.create("SELECT v FROM a", name="q")
+    steps(engine)
+    place.put("a", (1, 1, 1))
+    steps(engine)
+    place.close()
+    shutil.move(place.state / "spark" / "a", place.root / "aside")
+    place.put("a", (2, 1, 2))
+    engine = place.engine()
+    engine.stream("a", frame, time="ts")
+    for _ in range(2):
+        with pytest.raises(weft.WeftError, match='"spark/a"'):
+            engine.step()
+    assert rows(engine.query("q")) == [(0,), (1,)]
+    place.close()
+    shutil.move(place.root / "aside", place.state / "spark" / "a")
+    engine = place.engine()
+    engine.stream("a", frame, time="ts")
+    steps(engine)
+    assert rows(engine.query("q")) == [(0,), (1,), (2,)]
+
+
 def test_without_a_checkpoint_every_batch_is_read_back(place: Place) -> None:
     """As after a crash: only what each commit wrote is there."""
     engine = place.engine()

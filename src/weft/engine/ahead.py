@@ -30,9 +30,10 @@ class AheadSamples:
         for tag in (report["tag"] for report in reports if report.get("tag", {}).get("ahead")):
             found.setdefault(tag["stream"], []).extend(tag["samples"])
             counts[tag["stream"]] = counts.get(tag["stream"], 0) + tag["ahead"]
+        now = time.monotonic()
+        self._written = {stream: at for stream, at in self._written.items() if now - at < _EVERY}
         for stream, rows in found.items():
-            now = time.monotonic()
-            if now - self._written.get(stream, -_EVERY) < _EVERY:
+            if stream in self._written:
                 continue
             self._written[stream] = now
             value = {"batch": batch, "at": time.time(), "count": counts[stream], "rows": rows[:MOST_SAMPLES]}

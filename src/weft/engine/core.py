@@ -7,137 +7,25 @@ what its tasks report (`commit`). Everything it knows it can read back from the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from weft.engine.ledger import Ledger
-from weft.engine.registry import remove_stream, save_stream
+from weft.engine.asked import Asked
 from weft.engine.reports import gather, of_task
-from weft.engine.requests import Request
-from weft.errors import BatchInterrupted, StateCorrupt, StreamInUse, UnknownStream
-from weft.plan.changelog import Change, Failure, LiveQuery, QueryId
-from weft.plan.query import BoundQuery
-from weft.plan.stream import Stream
+from weft.errors import BatchInterrupted, StateCorrupt
+from weft.plan.changelog import LiveQuery
 from weft.runtime.task import NO_INPUTS, BatchInputs, BatchTask, Program, compile_program
 from weft.state.journal import Manifest
 from weft.state.uninterrupted import uninterrupted
 
 _log = logging.getLogger("weft")
 CHECKPOINT_EVERY = 50
-Prepare = Callable[[Request], None]
 
 
-class Core(Ledger):
+class Core(Asked):
     """What an engine knows and does between batches; its methods are safe to call from any thread."""
-
-    # ---- requests
-
-    def submit(
-        self,
-        *,
-        create: Sequence[tuple[str | None, BoundQuery]] = (),
-        drop: Sequence[QueryId] = (),
-        prepare: Prepare | None = None,
-    ) -> Request:
-        """Ask for queries to be created (name or None, bound) and dropped together, all or nothing.
-
-        Between batches the request takes effect at once; during a batch it waits for the boundary. `prepare` is called
-        when the queries have their ids and are not in effect yet; if it raises, nothing was asked for.
-        """
-        with self.lock:
-            for _, query in create:
-                for relation in query.relations:
-                    if relation.stream not in self.streams:  # it was dropped since the text was checked
-                        raise UnknownStream(f'stream "{relation.stream}" does not exist')
-            request = self.roster.request(create, drop, ready=prepare is None)
-        return self._take_up(request, prepare)
-
-    def set_aside(self, query: QueryId, batch: int, error: str) -> None:
-        """End a query whose own expression failed on a row of `batch`, or that makes the batch fail as a whole; what
-        it had before stays readable."""
-        with self.lock:
-            request = self.roster.request_end(Failure(query, batch, error))
-        if request is not None:
-            self._take_up(request, None)
-
-    def _take_up(self, request: Request, prepare: Prepare | None) -> Request:
-        """Prepare a request and put it into effect, unless a batch is running."""
-        try:
-            if prepare is not None:
-                prepare(request)
-                with self.lock:
-                    request.ready = True
-            if self.running is None:
-                with self._changing:
-                    if self.running is None:
-                        self._apply_pending()
-        except BaseException:
-            with self.lock:
-                if not request.done.is_set():  # else it is in effect, and somebody has interrupted what came after
-                    self.roster.cancel(request)
-            raise
-        return request
-
-    def set_watermark(self, stream: str, time: int) -> Request:
-        """Set a stream's watermark back to an event time in microseconds, at the boundary and for good."""
-        with self.lock:
-            request = self.roster.request_set_back(stream, time, self.watermarks())
-        return self._take_up(request, None)
-
-    def add_stream(self, stream: Stream) -> None:
-        """Declare a stream; it is in the plan from the next batch on."""
-        with self._changing:
-            save_stream(self.directory, stream)
-            with uninterrupted():
-                self._journal.write_change(Change(self.next_batch, (), (), declared=(stream.name,)))
-                with self.lock:
-                    self.streams[stream.name] = stream
-                    self.planning.forget()
-
-    def drop_stream(self, name: str) -> None:
-        """Remove a stream that no live query reads, with the records of ended queries over it and what was read of it.
-
-        Raises UnknownStream, or StreamInUse while a batch runs or a query reads it.
-        """
-        with self._changing:
-            with self.lock:
-                if name not in self.streams:
-                    raise UnknownStream(f'stream "{name}" does not exist')
-                if self.running is not None:
-                    raise StreamInUse(f'stream "{name}" cannot be dropped while a batch runs', hint="Try again.")
-                readers = self.roster.readers_of(name)
-                if readers:
-                    raise StreamInUse(
-                        f'stream "{name}" is read by query "{next(iter(readers.values()))}"',
-                        detail=f"{len(readers)} queries read it.",
-                        hint="Drop them first, or drop the stream with cascade.",
-                    )
-                del self.streams[name]
-                self.roster.forget_ended_over(name)
-                self.max_times.pop(name, None)
-                self.offsets.pop(name, None)
-                self.files.drop(name)
-                self.planning.forget()
-            # The records go with the checkpoint, before the name can be declared with another schema.
-            self.checkpoint()
-            remove_stream(self.directory, name)
-
-    def _apply_pending(self) -> None:
-        """Make all requests that are ready one durable changelog entry for the next batch."""
-        with self.lock:
-            requests = self.roster.ready()
-            if not requests:
-                return
-            change = self.roster.change(self.next_batch, self.max_times)
-        with uninterrupted():
-            self._journal.write_change(change)
-            with self.lock:
-                self._fold_change(change)
-                self.roster.acknowledge(requests)
-        if self.roster.has_many_ended:
-            self.roster.records.settle(self.lock)
 
     def tidy(self) -> None:
         """Free what only dropped queries needed, when there is no batch whose commit would do it."""
@@ -211,18 +99,24 @@ class Core(Ledger):
             with uninterrupted():
                 self._journal.write_manifest(manifest)
                 with self.lock:
-                    self._fold_manifest(manifest)
+                    gone = self._fold_manifest(manifest)
                     self.running = self._task = self._program = None
             with self.lock:
                 self.planning.learn(batch, reports)
                 self.clocks.note(name for name, totals in manifest.streams if totals.counted)
-            self._after_commit(manifest)
+            self._after_commit(manifest, gone)
             return manifest
 
-    def _after_commit(self, manifest: Manifest) -> None:
+    def _after_commit(self, manifest: Manifest, gone: Sequence[str]) -> None:
         """Free, sum up, apply requests. The batch counts, whatever fails of this: the next one does it again."""
-        tidy = partial(self.inventory.folder.remove_unnamed, manifest)
-        for step in (self._collect, tidy, self._sum_up, self._apply_pending):
+        steps = (
+            partial(self.inventory.folder.remove, gone),
+            self._collect,
+            partial(self.inventory.folder.remove_unnamed, manifest),
+            self._sum_up,
+            self._apply_pending,
+        )
+        for step in steps:
             try:
                 step()
             except Exception as error:

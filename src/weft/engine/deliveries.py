@@ -5,12 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.engine.delivery import Delivery
 from weft.engine.leases import kept_from
 from weft.engine.requests import Request
-from weft.engine.sink_notes import SinkNote, claim_for, forget, give_back, new_note, noted, read_note, remove_note
+from weft.engine.sink_notes import (
+    check_noted,
+    claim_for,
+    finish,
+    forget,
+    give_back,
+    new_note,
+    noted,
+    read_note,
+)
+from weft.engine.sink_states import SinkStates
 from weft.engine.sinks import ParquetSink, Sink
 from weft.errors import InvalidSetting, ResultsGone
 from weft.plan.changelog import QueryId
@@ -24,16 +34,13 @@ PATIENCE = 30.0
 """Seconds that sinks have to take the last rows when the engine stops."""
 
 
-class Deliveries:
+class Deliveries(SinkStates):
     """All sinks of an engine; remembers how far each has got."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._attaching = threading.Lock()
         """Held while a delivery is waited for, which may need the core's lock: never to be taken under that."""
-        self._running: dict[QueryId, Delivery] = {}
-        self._detached: dict[QueryId, SinkNote] = {}
-        """Sinks that nobody has attached again, as callbacks after a start: results are kept for them, too."""
 
     # ---- sinks come and go
 
@@ -51,6 +58,7 @@ class Deliveries:
                     delivery = Delivery(self._engine, query, chosen, note=new_note(core, query.id, chosen))
                     delivery.save()  # before the directory is claimed: after a crash it can be given back
                     delivery.claim()
+                    request.sinks.add(query.id)
                     self._begin(delivery)
 
         try:
@@ -85,6 +93,7 @@ class Deliveries:
                 note.skip_to(following, created=created)
             delivery = Delivery(self._engine, query, sink, note=note)
             delivery.save()
+            core.note_sink(query.id)
             self._begin(delivery)
 
     def resume(self, query: Query) -> None:
@@ -113,20 +122,47 @@ class Deliveries:
                 # If its directory cannot be had now, that is this delivery's error and nobody else's.
                 handle = self._engine.query_by_id(query)
                 self._begin(Delivery(self._engine, handle, ParquetSink(note.parquet), note=note))
+        self.let_go()
 
     def remember(self) -> None:
-        """Know the sinks there are, as after a start; what a crash left of others is tidied up."""
+        """Know the sinks there are, as after a start; what a crash left of others is tidied up. Raises StateCorrupt if
+        the file of one is missing."""
         core = self._engine.core
+        check_noted(core)
         give_back(core)
         for query in noted(core.directory):
             note, record = read_note(core.directory, query), core.roster.records.get(query)
             if note is None or record is None:
                 continue
             if record.ended is not None and note.delivered >= record.ended:
-                core.roster.ended.put([record], delivered=True)
-                remove_note(core.directory, query)
+                finish(core, record)
             else:
+                core.note_sink(query)  # unless it is known: a crash may have come between its file and the changelog
                 self._detached[query] = note
+
+    def let_go(self) -> None:
+        """Let go of failed sinks whose queries have ended and of whose rows none are kept: there is nothing to resume.
+        What each has missed is written beside its rows first. Called after results were trimmed."""
+        if not self._attaching.acquire(blocking=False):
+            return  # somebody attaches or resumes one, which may take long: the next time will do
+        try:
+            core = self._engine.core
+            failed = [query for query, each in list(self._running.items()) if each.note.failed]
+            failed += [query for query, note in list(self._detached.items()) if note.failed]
+            for query in failed:
+                with core.lock:
+                    record, kept = core.roster.records.get(query), kept_from(core)
+                if record is None:
+                    self._running.pop(query, None)
+                    self._detached.pop(query, None)
+                    forget(core.directory, query)
+                elif record.ended is not None and record.ended <= kept:
+                    if query in self._running:
+                        self._running[query].let_go(record)
+                    elif self._detached.pop(query, None) is not None:  # a callback: there is no place to write to
+                        finish(core, record)
+        finally:
+            self._attaching.release()
 
     def stop(self) -> None:
         """Stop all of them."""
@@ -150,72 +186,3 @@ class Deliveries:
         deadline = time.monotonic() + PATIENCE
         for each in stopped:
             each.join(max(0.0, deadline - time.monotonic()))
-
-    # ---- how they are
-
-    def _note(self, query: QueryId) -> SinkNote | None:
-        running = self._running.get(query)
-        return read_note(self._engine.core.directory, query) if running is None else running.note
-
-    def _next(self, note: SinkNote) -> tuple[int, int]:
-        """The query's first batch, and the one a sink goes on with: the first that it has not had and that is kept."""
-        core = self._engine.core
-        with core.lock:
-            record = core.roster.records.get(note.query)
-            if record is None:
-                return note.delivered, note.delivered
-            end = core.next_batch if record.ended is None else record.ended
-            return record.created, max(note.delivered, min(max(record.created, kept_from(core)), end))
-
-    def _is_missing(self, note: SinkNote) -> bool:
-        created, following = self._next(note)
-        return following > max(note.delivered, created)
-
-    def error_of(self, query: QueryId) -> str:
-        """Why a query's sink gets nothing now: it waits to be resumed, or the last attempt failed."""
-        running = self._running.get(query)
-        if running is not None:
-            return running.note.failed or running.error
-        note = self._detached.get(query)
-        return "" if note is None else note.failed
-
-    def state_of(self, query: QueryId) -> str:
-        """Empty without a sink; "delivering", "retrying", "failed" (until resumed), or "detached" (a callback)."""
-        running, detached = self._running.get(query), self._detached.get(query)
-        if running is None:
-            return "" if detached is None else "failed" if detached.failed else "detached"
-        return "failed" if running.note.failed else "retrying" if running.error else "delivering"
-
-    def gaps_of(self, query: QueryId) -> list[dict[str, Any]]:
-        """Batches that a query's sink never had."""
-        running = self._running.get(query)
-        note = self._detached.get(query) if running is None else running.note
-        return [] if note is None else list(note.gaps)
-
-    def needs(self) -> list[tuple[QueryId, int]]:
-        """For each sink that gets rows, or will, the first batch that is kept for it."""
-        running = ((query, each.needs) for query, each in list(self._running.items()))
-        detached = ((query, note.delivered) for query, note in list(self._detached.items()) if not note.failed)
-        return [*((query, first) for query, first in running if first is not None), *detached]
-
-    def note(self, query: QueryId) -> int | None:
-        """Note durably how far a sink has got; returns the first batch that is kept for it."""
-        running = self._running.get(query)  # it may end at any time
-        if running is not None:
-            running.save()
-            return running.needs
-        detached = self._detached.get(query)
-        return None if detached is None or detached.failed else detached.delivered
-
-    def oldest_undelivered(self) -> int | None:
-        """The first batch some sink still needs."""
-        return min((first for _, first in self.needs()), default=None)
-
-    def fail(self, query: QueryId, reason: str) -> None:
-        """Keep nothing for a sink any more: it gets nothing until somebody resumes it."""
-        running, detached = self._running.get(query), self._detached.get(query)
-        if running is not None:
-            running.fail(reason)
-        elif detached is not None:
-            detached.failed = reason
-            detached.save(self._engine.core.directory)

@@ -10,13 +10,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weft.engine.leases import kept_from
 from weft.engine.look import looking, record_of
-from weft.engine.sink_notes import SinkNote, claim_for, forget, remove_note
+from weft.engine.sink_notes import SinkNote, claim_for, finish, forget
 from weft.engine.sinks import Sink, hand_over, write_gaps
 from weft.errors import InvalidSetting, ResultsGone, WeftError
+from weft.plan.changelog import QueryRecord
 
 if TYPE_CHECKING:
     from weft.engine.engine import Engine
@@ -50,6 +52,8 @@ class Delivery:
         """Why the last attempt did not succeed; it will be tried again."""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._let_go_at = 0.0
+        """When its end is tried again."""
         self.on_done: Callable[[Delivery], None] = lambda _: None
         """Called when the query has ended and the sink has had everything."""
 
@@ -111,7 +115,29 @@ class Delivery:
             self._save()
         self.start()
 
+    def let_go(self, record: QueryRecord) -> None:
+        """It has failed, its query has ended and none of the rows are kept: write down what is missing and end, in a
+        thread of its own, because the sink may not answer. If that fails it can be asked for again."""
+        now = time.monotonic()
+        is_busy = self._thread is not None and self._thread.is_alive()
+        if not is_busy and now >= self._let_go_at:
+            self._let_go_at = now + _LONGEST_PAUSE
+            name = f"weft-sink-{self.query.id}"
+            self._thread = threading.Thread(target=self._let_go, args=(record,), name=name, daemon=True)
+            self._thread.start()
+
     # ---- what its thread does
+
+    def _let_go(self, record: QueryRecord) -> None:
+        left = replace(self.note)
+        left.skip_to(record.ended or record.created, created=record.created)
+        try:
+            claim_for(self._core, self.query.id, self._sink)
+            write_gaps(self._sink, left.gaps)
+            self._finish()
+            _log.warning("sink of query %s ends without batches %s", self.query.name, left.gaps[-1:])
+        except (OSError, WeftError) as error:
+            _log.warning("what the sink of query %s has missed cannot be written down: %s", self.query.name, error)
 
     def _run(self) -> None:
         pause, seen = 0.0, -1
@@ -139,15 +165,13 @@ class Delivery:
 
     def _finish(self) -> None:
         """The query has ended and the sink has had all: neither thread nor file is left of it."""
-        roster, directory = self._core.roster, self._core.directory
         record = record_of(self._core, self.query.id)
         with self._lock:
             self._silent = True
         if record is None:
-            forget(directory, self.query.id)
+            forget(self._core.directory, self.query.id)
         else:
-            roster.ended.put([record], delivered=True)
-            remove_note(directory, self.query.id)
+            finish(self._core, record)
         self.on_done(self)
 
     def _is_done(self) -> bool:

@@ -89,6 +89,7 @@ class Engine(Declaring):
             undo.callback(runner.close)
             self._closed = False
             self.deliveries = Deliveries(self)
+            undo.callback(self.deliveries.stop)
             arrived = threading.Event()
             frames = Frames(directory.path("spark"), arrived=arrived.set)
             self._inputs = Inputs(self.core, frames, arrived)
@@ -96,6 +97,7 @@ class Engine(Declaring):
             self._batches = Batches(self.core, runner, self._inputs, self._retention, settings=settings)
             self._running = Running(self.core, self.spark, self._inputs, self._batches, longest=settings.longest)
             self.deliveries.restore()
+            # Only now: whatever fails before must not keep the directory locked.
             self._release = undo.pop_all()
 
     def __enter__(self) -> Engine:

@@ -22,6 +22,10 @@ class Clocks:
         """These streams have rows now."""
         self._had_rows |= dict.fromkeys(streams, time.monotonic())
 
+    def forget(self, stream: str) -> None:
+        """A stream was dropped."""
+        self._had_rows.pop(stream, None)
+
     def idle(self, streams: Mapping[str, Stream]) -> frozenset[str]:
         """The streams that are idle now."""
         now = time.monotonic()

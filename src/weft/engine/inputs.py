@@ -19,6 +19,7 @@ from weft.runtime.task import BatchInputs
 _COMPARE_EVERY = 600.0
 """Seconds between two looks for files that are gone."""
 _POLL = 0.02
+_TOGETHER = "Restore the whole state directory from one copy, or drop the stream and declare it again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class Inputs:
         self.frames.forget(stream)
         self._listings.pop(stream, None)
         self._faults.forget(stream)
+        self._compared.pop(stream, None)
         self.lost.pop(stream, None)
 
     # ---- what there is
@@ -216,6 +218,7 @@ class Inputs:
             return
         try:
             self._attached(stream)
+            self._check_checkpoint(stream.name)
             self.frames.start(stream.name, self._trigger)
         except WeftError as error:
             self.refuse(stream.name, error)
@@ -233,14 +236,27 @@ class Inputs:
         if stream in self._faults and reader is not None and reader.found_nothing:
             self._faults.forget(stream)
 
+    def _check_checkpoint(self, stream: str) -> None:
+        """Raise StateCorrupt if Spark's checkpoint does not know the micro-batch that was committed last: with another
+        one Spark would begin anew, and what it calls by a number that is committed are other rows."""
+        last = self.core.offsets.get(stream)
+        if last is not None and not self.core.directory.path("spark", stream, "offsets", str(last)).exists():
+            raise StateCorrupt(
+                f'Spark\'s checkpoint "spark/{stream}" in the state directory is missing, or is another one',
+                detail=f"Micro-batch {last} of the stream is committed, and nothing in that folder says what it was.",
+                hint=_TOGETHER,
+            )
+
     def _new_arrivals(self) -> dict[str, Arrival]:
-        """Micro-batches whose rows are not committed; one that Spark repeats after a crash is let go."""
+        """Micro-batches whose rows are not committed. The last one that is may come again after a crash and is let go:
+        only one is ever on its way, so any other number that is known has other rows."""
         found = {}
         for name, arrival in self.frames.arrivals().items():
             last = self.core.offsets.get(name)
-            if last is not None and arrival.number <= last:
+            following = 0 if last is None else last + 1
+            if arrival.number == last:
                 self.frames.release(arrival)
-            elif arrival.number > (-1 if last is None else last) + 1:
+            elif arrival.number != following:
                 self.refuse(name, _apart(name, arrival.number, last))
             elif not self._is_held_off(name):
                 found[name] = arrival
@@ -274,6 +290,6 @@ def _failed(stream: str, reason: str) -> SourceUnavailable:
 def _apart(stream: str, number: int, last: int | None) -> StateCorrupt:
     return StateCorrupt(
         f'Spark is at micro-batch {number} of stream "{stream}" but the state directory has it up to {last}',
-        detail="The checkpoint of the stream's DataFrame and weft's own files do not belong together.",
-        hint="Restore both from the same copy.",
+        detail=f"Spark's checkpoint \"spark/{stream}\" and weft's own files do not belong together.",
+        hint=_TOGETHER,
     )

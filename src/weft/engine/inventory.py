@@ -59,8 +59,9 @@ class Inventory:
         for stream in streams:
             self.closed = {names: until for names, until in self.closed.items() if stream not in names}
 
-    def fold(self, manifest: Manifest, live: Slots) -> None:
-        """Take in what a batch made; its rows were tagged for the slots `live`."""
+    def fold(self, manifest: Manifest, live: Slots) -> list[str]:
+        """Take in what a batch made; its rows were tagged for the slots `live`. Returns the files that nobody needs any
+        more, which are to be removed when the core's lock is not held."""
         self._needed |= dict.fromkeys(filter(self._is_alive, manifest.result_files()), manifest.batch)
         left = [*self._remove_buckets((*manifest.merged_away, *manifest.freed)), *manifest.freed]
         self._freed = {path: None for path in self._freed if path not in set(manifest.freed)}
@@ -72,7 +73,7 @@ class Inventory:
         self.open = frozenset(manifest.open)
         self.closed = dict(manifest.closed)  # of the live queries' streams: others' rows are older than any new query
         self._log.add(manifest)
-        self._leave(left)
+        return self._leave(left)
 
     def _is_alive(self, path: str) -> bool:
         """Whether the state needs a file."""
@@ -88,12 +89,12 @@ class Inventory:
                 left += [path, *refs]
         return left
 
-    def _leave(self, paths: Iterable[str]) -> None:
-        """Files have left the state, durably: what no results need goes now, the rest with those results."""
-        for path in dict.fromkeys(paths):
-            if not self._is_alive(path) and self._needed.pop(path, -1) < self._log.first:
-                self.folder.remove((path,))
+    def _leave(self, paths: Iterable[str]) -> list[str]:
+        """Files have left the state, durably: returns what no results need; the rest goes with those results."""
+        dead = (path for path in dict.fromkeys(paths) if not self._is_alive(path))
+        gone = [path for path in dead if self._needed.pop(path, -1) < self._log.first]
         self._references += Counter()
+        return gone
 
     # ---- results
 

@@ -143,16 +143,18 @@ class Ledger:
         self.planning.changed(change.batch)
         self._has_garbage = self._has_garbage or bool(change.dropped)
 
-    def _fold_manifest(self, manifest: Manifest) -> None:
+    def _fold_manifest(self, manifest: Manifest) -> list[str]:
+        """Put a batch into effect; returns the files that nobody needs any more."""
         self.next_batch = manifest.batch + 1
         note_times(manifest, self.max_times)
         for name, files in manifest.files:
             self.files.add(name, files)
         self.offsets |= dict(manifest.offsets)
-        self.inventory.fold(manifest, self.roster.slots)
+        gone = self.inventory.fold(manifest, self.roster.slots)
         for query, error in manifest.failed:
             self.inventory.forget_meaning(self.roster.end(query, manifest.batch, error))
             self.planning.forget()
+        return gone
 
     def _collect(self) -> None:
         stored = self.plan.probes.stored
@@ -188,14 +190,16 @@ class Ledger:
             self.offsets = saved["offsets"]
             self.files.load(saved["files"])
             self.next_batch = self._summed_up = last + 1
+        gone: list[str] = []
         for entry in self._journal.history(after=last):
             if isinstance(entry, Change):
                 self._check_declared(entry.declared)
                 self._fold_change(entry)
             else:
-                self._fold_manifest(entry)
+                gone += self._fold_manifest(entry)
         self._end_refused()
         # From here on it is certain that nothing of the journal is missing: what it does not name, nobody needs.
+        self.inventory.folder.remove(gone)
         self.inventory.trim(self._journal.trimmed)
         self._collect()
         for manifest in self.inventory.results_of(last + 1):

@@ -73,7 +73,9 @@ class Planning:
         return Planned(plan, compile_program(plan, streams), chosen)
 
     def adopt(self, made: Planned) -> Planned:
-        """Put what was made into effect."""
+        """Put what was made into effect; what was measured of stores that are not in it is not kept."""
+        stores = {store.id for store in made.plan.stores}
+        self._keys = {place: seen for place, seen in self._keys.items() if place.partition("/")[0] in stores}
         self.current, self._probe_plan = made, made.probe_plan
         return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -46,8 +46,8 @@ class Records(Mapping[QueryId, QueryRecord]):
         return (record.id for record in self.page("", after=0, limit=len(self)))
 
     def __len__(self) -> int:
-        only_here = sum(self._disk.get(query) is None for query in (*self._live, *self.lately))
-        return only_here + len(self._disk)  # after a crash some may be both here and there
+        here = {*self._live, *self.lately}  # after a crash some may be both here and there
+        return len(here) + self._disk.count_without(here)
 
     def page(
         self, prefix: str, *, after: int, limit: int, live: bool = True, latest: bool = False
@@ -103,11 +103,13 @@ class Records(Mapping[QueryId, QueryRecord]):
                     if self.lately.get(query) is record:
                         del self.lately[query]
 
-    def forget(self, queries: Collection[QueryId]) -> None:
-        """Forget ended queries for good."""
-        for query in queries:
-            self.lately.pop(query, None)
-        self._disk.remove(queries)
+    def forget_over(self, stream: str, lock: AbstractContextManager[Any]) -> None:
+        """Forget the ended queries that have read a stream for good; the core's `lock` is not held while they are
+        looked for and removed on disk."""
+        with lock:
+            for query in [query for query, record in self.lately.items() if stream in record.streams]:
+                del self.lately[query]
+        self._disk.remove(self._disk.over(stream))
 
 
 class BoundForms:

@@ -49,7 +49,9 @@ def save_stream(directory: Directory, stream: Stream) -> None:
 
 
 def remove_stream(directory: Directory, name: str) -> None:
-    """Remove a stream's declaration."""
+    """Remove a stream's declaration and the sample of its rows that were set aside. What could not be read of it stays
+    in `quarantine/`: it is the user's."""
+    directory.path("ahead", name + ".json").unlink(missing_ok=True)
     directory.path("streams", name + ".json").unlink(missing_ok=True)
 
 

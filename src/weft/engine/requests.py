@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from weft.engine.identity import identified
 from weft.engine.records import BoundForms, Records
@@ -49,6 +49,8 @@ class Request:
     """Whether it may take effect: what has to be prepared for it is."""
     watermarks: tuple[tuple[str, int], ...] = ()
     """Streams whose watermark is to be set back, and to which event time."""
+    sinks: set[QueryId] = field(default_factory=set)
+    """Those created that have a sink."""
 
 
 class Requests:
@@ -64,6 +66,8 @@ class Requests:
         self.bound = BoundForms(streams)
         self.names: dict[str, QueryId] = {}
         self.pending: list[Request] = []
+        self.sinks: set[QueryId] = set()
+        """Queries with a sink that has not had everything: each has a file that says how far it has got."""
         self.latencies: dict[QueryId, float] = {}
         """Seconds from the request to its effect, for queries created since the start; the last few thousand."""
         self._next_id = 0
@@ -119,12 +123,6 @@ class Requests:
         found = {query: live.record.name for query, live in self.live.items() if reads(live.query, stream)}
         waiting = (created for request in self.pending for created in request.created)
         return found | {query: name for query, name, bound in waiting if reads(bound, stream)}
-
-    def forget_ended_over(self, stream: str) -> None:
-        """A stream is dropped: the records of ended queries over it go with it."""
-        self.bound.forget()
-        gone = [record.id for record in self.records.values() if record.ended is not None and stream in record.streams]
-        self.records.forget(gone)
 
     # ---- requests
 
@@ -266,4 +264,5 @@ def _change(
         records.append(record)
     leaving = tuple(query for query in live if query in dropped)
     failed = tuple(failure for request in pending for failure in request.failed)
-    return Change(batch, tuple(records), leaving, failed)
+    sinks = tuple(record.id for record in records if any(record.id in request.sinks for request in pending))
+    return Change(batch, tuple(records), leaving, failed, sinks=sinks)

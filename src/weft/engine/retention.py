@@ -128,6 +128,7 @@ class Retention:
         before = kept if undelivered is None else min(kept, undelivered)
         if before > (self._core.inventory.first_result or 0):
             self._core.trim_results(before)
+        self._deliveries.let_go()
         first = max(0, bisect_right(self._marks, before, key=lambda mark: mark.batch) - 1)
         self._marks = self._marks[first:]
 

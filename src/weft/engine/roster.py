@@ -21,7 +21,8 @@ from weft.plan.changelog import (
     Slots,
     slots_of,
 )
-from weft.state.ended import number_of
+from weft.state.directory import RESTORE
+from weft.state.ended import ENDED_FILE, number_of
 from weft.state.journal import record_from_json, record_to_json
 
 _LATENCIES = 10_000
@@ -51,6 +52,7 @@ class Roster(Requests):
             self._begin(record)
             self._next_id = max(self._next_id, number_of(record.id))
             changed = Slots(changed | 1 << record.slot)
+        self.sinks.update(change.sinks)
         return changed
 
     def _resume(self, stream: str, newest: Mapping[str, int]) -> Slots:
@@ -99,16 +101,19 @@ class Roster(Requests):
             "next_id": self._next_id,
             "records": [record_to_json(record) for record in here],
             "ended": self.ended.last_turn,
+            "sinks": sorted(self.sinks),
         }
 
     def load(self, value: dict[str, Any]) -> None:
         """The inverse of `to_json`."""
         if self.ended.last_turn < value.get("ended", 0):
             raise StateCorrupt(
-                "the records of ended queries are older than the checkpoint, or gone",
-                hint="Restore the state directory from a copy.",
+                f'state file "{ENDED_FILE}" has not all records of ended queries that the checkpoint knows of',
+                detail="It is missing, or older than the checkpoint.",
+                hint=RESTORE,
             )
         self._next_id = value["next_id"]
+        self.sinks = set(map(QueryId, value["sinks"]))
         for record in map(record_from_json, value["records"]):
             if record.ended is None:
                 self._begin(record)

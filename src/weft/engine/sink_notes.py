@@ -6,17 +6,15 @@ import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from weft.engine.core import Core
 from weft.engine.sinks import ParquetSink, Sink, claim, release
-from weft.plan.changelog import QueryId
-from weft.state.directory import Directory
+from weft.plan.changelog import QueryId, QueryRecord
+from weft.state.directory import IDENTITY_FILE, Directory, missing
 from weft.state.ended import is_id
 
 _log = logging.getLogger("weft.sinks")
 _FOLDER = "sinks"
-_IDENTITY = "identity.json"
 _MOST_GAPS = 1000
 """Gaps that are remembered of one sink; who resumes one more often than that has the latest."""
 
@@ -79,7 +77,28 @@ def noted(directory: Directory) -> list[QueryId]:
     return [QueryId(path.stem) for path in directory.path(_FOLDER).glob("q*.json") if is_id(path.stem)]
 
 
-def remove_note(directory: Directory, query: QueryId) -> None:
+def check_noted(core: Core) -> None:
+    """Raise StateCorrupt if a query has a sink and the file is missing that says how far it has got: without it nothing
+    would be delivered any more, and nobody would be told."""
+    there = set(noted(core.directory))
+    for query in sorted(core.roster.sinks - there):
+        record = core.roster.records.get(query)
+        # A sink that has had everything has no file; a crash may have come before that was summed up.
+        if record is None or (record.ended is not None and core.roster.ended.was_delivered(query)):
+            core.roster.sinks.discard(query)
+        else:
+            raise missing(f"{_FOLDER}/{query}.json")
+
+
+def finish(core: Core, record: QueryRecord) -> None:
+    """A query has ended and its sink has had everything: that is noted with its record, and then the file goes."""
+    core.roster.ended.put([record], delivered=True)
+    _remove(core.directory, record.id)
+    with core.lock:
+        core.roster.sinks.discard(record.id)
+
+
+def _remove(directory: Directory, query: QueryId) -> None:
     """Forget a sink; whose its directory is stays written there."""
     directory.path(_FOLDER, query + ".json").unlink(missing_ok=True)
 
@@ -89,7 +108,7 @@ def forget(directory: Directory, query: QueryId) -> None:
     note = read_note(directory, query)
     if note is not None and note.parquet is not None:
         release(Path(note.parquet), _owner(directory, query), _by_path(directory, query))
-    remove_note(directory, query)
+    _remove(directory, query)
 
 
 def give_back(core: Core) -> None:
@@ -113,8 +132,7 @@ def _by_path(directory: Directory, query: QueryId) -> str:
 
 def _owner(directory: Directory, query: QueryId) -> str:
     """Whose a directory is: the state directory has a name that it keeps wherever it is moved to."""
-    known = directory.read_json(_IDENTITY)
+    known = directory.read_json(IDENTITY_FILE)
     if known is None:
-        known = {"id": uuid4().hex}
-        directory.write_json(known, _IDENTITY)
+        raise missing(IDENTITY_FILE)
     return f"{known['id']}:{query}"

@@ -81,8 +81,11 @@ def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatI
     before = core.plan
     with core.lock:
         streams, live = dict(core.streams), list(core.roster.live.values())
-        results = core.inventory.results[-RATE_BATCHES:]
-        through = [(each.at, rows_through(each, core.planning.flows)) for each in results]
+        kept, flows = core.inventory.results[-RATE_BATCHES:], core.planning.flows
+        lease = core.leases.take(core.next_batch - len(kept))
+    with lease:
+        results = list(kept)  # after a restart they are read from the disk
+    through = [(each.at, rows_through(each, flows)) for each in results]
     slot = free_slots(slots_of(each.slot for each in live), 1)[0]
     known = live if sees is None else [each for each in live if sees(each.record.name) or _has_plain_route(each)]
     record = QueryRecord(_NEW, _NEW, query.sql, slot, 0, None, choose_route(query, routes_of(known)))

@@ -87,6 +87,8 @@ class Change:
     """Streams that were declared; their declarations have files of their own."""
     watermarks: tuple[tuple[str, int], ...] = ()
     """Streams whose watermark is set back, and to which event time."""
+    sinks: tuple[QueryId, ...] = ()
+    """Queries that have a sink from here on; how far each has got is in a file of its own."""
 
 
 def slots_of(slots: Iterable[int]) -> Slots:

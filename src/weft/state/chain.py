@@ -84,7 +84,9 @@ class Reading:
                 raise _cut_short(self._torn[0][0], f"The changelog of batch {batch} was written after it.")
             lines, size = self._directory.read_lines("changelog", path.name)
             for value, digest in lines:
-                yield Entry(f"changelog/{path.name}", batch, value | {"batch": batch}, digest, is_change=True)
+                entry = Entry(f"changelog/{path.name}", batch, value | {"batch": batch}, digest, is_change=True)
+                if entry.number >= self.link.entries:  # others are summed up: a crash came before they were removed
+                    yield entry
             if size < path.stat().st_size:
                 self._torn.append((path, size))
 
@@ -110,26 +112,26 @@ class Reading:
         self._digests[self.link.entries] = entry.digest
         return entry
 
-    def check_end(self, seen: Link) -> None:
-        """Whether everything is there that the head and the checkpoint know of."""
-        for known, who in ((self._head, "head"), (seen, "checkpoint")):
-            if known.entries > self.link.entries and self._unread is not None:
-                raise self._unread
-            if known.entries > self.link.entries:
-                batch = self._following
-                names = f'"changelog/{number_name(batch, ".jsonl")}" or "commits/{number_name(batch, ".json")}"'
-                names += "" if self._digests.keys() - {0} else ", or the checkpoint,"
-                raise StateCorrupt(
-                    f"state file {names} is missing or cut short",
-                    detail=f"There are {self.link.entries} entries, and {known.entries} were written, says the {who}.",
-                    hint=RESTORE,
-                )
-            if self._digests.get(known.entries, known.digest) != known.digest:
-                raise StateCorrupt(
-                    f"the journal is not the one that the {who} belongs to",
-                    detail=f"Entry {known.entries} has another digest.",
-                    hint=RESTORE,
-                )
+    def check_end(self) -> None:
+        """Whether everything is there that the head knows of."""
+        known = self._head
+        if known.entries > self.link.entries and self._unread is not None:
+            raise self._unread
+        if known.entries > self.link.entries:
+            batch = self._following
+            names = f'"changelog/{number_name(batch, ".jsonl")}" or "commits/{number_name(batch, ".json")}"'
+            names += "" if self._digests.keys() - {0} else ", or the checkpoint,"
+            raise StateCorrupt(
+                f"state file {names} is missing or cut short",
+                detail=f"There are {self.link.entries} entries, and {known.entries} were written, says the head.",
+                hint=RESTORE,
+            )
+        if self._digests.get(known.entries, known.digest) != known.digest:
+            raise StateCorrupt(
+                "the journal is not the one that the head belongs to",
+                detail=f"Entry {known.entries} has another digest.",
+                hint=RESTORE,
+            )
 
     def remove_torn(self) -> None:
         """Cut off what a crash left unfinished: it was never acknowledged."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from weft.errors import DiskFull, InvalidSetting, StateCorrupt, StateLocked, StateUnavailable, StateVersion
 from weft.plan.paths import local_path
@@ -19,11 +20,13 @@ from weft.state.head import HEAD_FILE, create_head
 from weft.state.sealed import seal, unseal
 
 _log = logging.getLogger("weft")
-FORMAT = 2
+FORMAT = 3
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 _MODE = 0o700
 """Of the directory: rows of all tenants are below it."""
+IDENTITY_FILE = "identity.json"
+"""A random name, by which others know the directory wherever it is moved to; made with it, and never again."""
 RESTORE = "Restore the state directory from a copy, or give a new path."
 """What to do about a damaged state directory."""
 _FOLDERS = (
@@ -228,7 +231,12 @@ def _check_version(root: Path) -> None:
     try:
         found = json.loads(path.read_bytes())["format"]
     except FileNotFoundError:
-        ours = (_LOCK_FILE, HEAD_FILE, _FORMAT_FILE + ".tmp")  # all that there is after a crash at the very beginning
+        ours = (
+            _LOCK_FILE,
+            HEAD_FILE,
+            IDENTITY_FILE,
+            _FORMAT_FILE + ".tmp",
+        )  # all that there is after a crash at the very beginning
         strangers = sorted(entry.name for entry in os.scandir(root) if entry.name not in ours)
         if HEAD_FILE in os.listdir(root) and set(strangers) & set(_FOLDERS):
             raise missing(_FORMAT_FILE) from None
@@ -240,6 +248,7 @@ def _check_version(root: Path) -> None:
             ) from None
         _close_to_others(root)
         create_head(root)
+        _write_new(root / IDENTITY_FILE, seal(IDENTITY_FILE, {"id": uuid4().hex})[0])
         temporary = path.with_name(path.name + ".tmp")
         _write_new(temporary, json.dumps({"format": FORMAT}).encode())
         os.replace(temporary, path)
@@ -253,6 +262,17 @@ def _check_version(root: Path) -> None:
             detail=f'The file "{_FORMAT_FILE}" in it says so.',
             hint="Use the weft release that wrote it, or give a new path.",
         )
+    _check_identity(root)
+
+
+def _check_identity(root: Path) -> None:
+    """Another identity would be another directory to the sinks of its queries, which then refuse it."""
+    try:
+        unseal(IDENTITY_FILE, (root / IDENTITY_FILE).read_bytes())
+    except FileNotFoundError:
+        raise missing(IDENTITY_FILE) from None
+    except (ValueError, OSError) as error:
+        raise unreadable(IDENTITY_FILE, error) from error
 
 
 def unreadable(name: str, error: Exception) -> StateCorrupt | StateUnavailable:

@@ -171,10 +171,8 @@ class Journal:
         self._directory = directory
         self._head = Head(directory.root)
         self._link = Link()
-        self._at_manifest = Link()
-        """The place behind the last manifest."""
-        self._seen = Link()
-        """The place up to which the checkpoint has seen changes."""
+        self._summed_up = Link()
+        """The place up to which the checkpoint has seen everything."""
         self._packs: tuple[PackName, ...] = ()
 
     # ---- writing
@@ -187,6 +185,7 @@ class Journal:
             "failed": [asdict(failure) for failure in change.failed],
             "declared": change.declared,
             "watermarks": change.watermarks,
+            "sinks": change.sinks,
         }
         entry = value | {"entry": asdict(self._link)}
         self._advance(self._directory.append_json(entry, "changelog", number_name(change.batch, ".jsonl")))
@@ -195,7 +194,11 @@ class Journal:
         """Commit a batch: from here on its files exist."""
         entry = manifest.to_json() | {"entry": asdict(self._link)}
         self._advance(self._directory.create_json(entry, *_commit(manifest.batch)))
-        self._at_manifest = self._link
+
+    @property
+    def length(self) -> int:
+        """Entries since the last checkpoint: so many are read at the next opening."""
+        return self._link.entries - self._summed_up.entries
 
     def _advance(self, digest: str) -> None:
         self._link = Link(self._link.entries + 1, digest)
@@ -216,25 +219,26 @@ class Journal:
     def write_checkpoint(
         self, next_batch: int, value: dict[str, Any], *, first: int, small: Small = lambda _: ()
     ) -> None:
-        """Sum up everything before `next_batch`, and pack the manifests of results that are kept, those of batches from
-        `first` on, each with its `small` files. What is summed up or packed is removed when it is durably replaced."""
+        """Sum up everything that was written, which is before batch `next_batch` or a change for it, and pack the
+        manifests of results that are kept, those of batches from `first` on, each with its `small` files. What is
+        summed up or packed is removed when it is durably replaced; what a crash leaves of it is known by its number."""
         loose = self._directory.numbered("commits")
         packed, moved = self._pack(loose, first, small)
         packs = self._merged([each for each in (*self._packs, *packed) if each.last >= first], next_batch - first)
         value = value | {
             "first_result": first,
             "packs": [[each.name, each.bytes] for each in packs],
-            "journal": {"at": asdict(self._at_manifest), "seen": asdict(self._link)},
+            "journal": asdict(self._link),
         }
         self._directory.write_json(value, "checkpoints", number_name(next_batch, ".json"))
         flush_folder(self._directory.path("checkpoints"))
-        self._packs = tuple(packs)
+        self._packs, self._summed_up = tuple(packs), self._link
         for path in (*(path for _, path in loose), *moved):
             path.unlink(missing_ok=True)
         for folder in {path.parent for path in moved}:
             with suppress(OSError):
                 folder.rmdir()
-        self._remove_old(next_batch)
+        self._remove_old(next_batch, changes_until=next_batch)
 
     def _pack(self, loose: Sequence[tuple[int, Path]], first: int, small: Small) -> tuple[list[PackName], list[Path]]:
         """A pack of loose manifests and their small files, and where those are now."""
@@ -265,11 +269,11 @@ class Journal:
             packs = [*packs[:at], merge_packs(self._directory.path(PACKS), some), *packs[at + len(some) :]]
         return packs
 
-    def _remove_old(self, next_batch: int) -> None:
-        """Remove what the checkpoint before this batch has made superfluous."""
+    def _remove_old(self, next_batch: int, *, changes_until: int) -> None:
+        """Remove what the checkpoint before this batch has made superfluous, and changes for batches up to another."""
         for folder, last in (
             ("checkpoints", next_batch - 1),
-            ("changelog", next_batch - 1),
+            ("changelog", changes_until),
             ("commits", next_batch - 1),
         ):
             for number, path in self._directory.numbered(folder):
@@ -309,24 +313,22 @@ class Journal:
             if not pack.exists():
                 raise missing(f"{PACKS}/{each.name}")
             Pack(pack)
-        self._link = self._at_manifest = Link(**value["journal"]["at"])
-        self._seen = Link(**value["journal"]["seen"])
+        self._link = self._summed_up = Link(**value["journal"])
         return number - 1, value
 
     def history(self, *, after: int) -> Iterator[Change | Manifest]:
-        """All changes and manifests of batches later than `after`, in their order, but for changes that the checkpoint
-        has seen. Raises StateCorrupt where any that was written is missing, or is not as it was written."""
+        """All changes and manifests that the checkpoint behind batch `after` has not seen, in their order. Raises
+        StateCorrupt where any that was written is missing, or is not as it was written."""
         reading = Reading(self._directory, self._link, self._head.record.link, after)
         for entry in reading.entries():
-            if not entry.is_change:
-                self._at_manifest = reading.link
-                yield _parsed(entry.file, Manifest.from_json, entry.value)
-            elif entry.number >= self._seen.entries:
+            if entry.is_change:
                 yield _parsed(entry.file, _change, entry.value)
-        reading.check_end(self._seen)
+            else:
+                yield _parsed(entry.file, Manifest.from_json, entry.value)
+        reading.check_end()
         self._link = reading.link
         reading.remove_torn()
-        self._remove_old(after + 1)
+        self._remove_old(after + 1, changes_until=after)
 
 
 Small = Callable[[Manifest], Iterable[str]]
@@ -349,6 +351,7 @@ def _change(value: dict[str, Any]) -> Change:
         tuple(Failure(**{**each, "query": QueryId(each["query"])}) for each in value["failed"]),
         tuple(value["declared"]),
         tuple((stream, time) for stream, time in value["watermarks"]),
+        tuple(QueryId(query) for query in value["sinks"]),
     )
 
 

@@ -134,7 +134,12 @@ def merge_packs(folder: Path, packs: Sequence[PackName]) -> PackName:
     """One pack of what is in several that follow one another."""
     found: dict[int, pa.Buffer] = {}
     for each in packs:
-        found |= dict(Pack(folder / each.name).members())
+        for hashed, data in Pack(folder / each.name).members():
+            # The same file may be in two, if it could not be removed after it was packed first.
+            if not found.setdefault(hashed, data).equals(data):
+                raise InternalError(
+                    f"two files have the same name, or the same hash of it, in packs {packs[0].name} to {each.name}"
+                )
     return write_pack(folder, packs[0].first, packs[-1].last, ((f"#{name}", data) for name, data in found.items()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,12 +45,16 @@ class Alone:
     read_limit = READ_LIMIT
 
     def __init__(self, path: Path, kept: Keep, clock: Callable[[], float]) -> None:
-        self.core = Core(Directory.open(path))
-        for name in "ab":
-            self.core.add_stream(stream(name))
-        self.deliveries = Deliveries(cast(Engine, self))
-        self.retention = Retention(self.core, self.deliveries, kept, clock=clock)
-        self.deliveries.restore()
+        with ExitStack() as undo:
+            directory = Directory.open(path)
+            undo.callback(directory.close)
+            self.core = Core(directory)
+            for name in "ab":
+                self.core.add_stream(stream(name))
+            self.deliveries = Deliveries(cast(Engine, self))
+            self.retention = Retention(self.core, self.deliveries, kept, clock=clock)
+            self.deliveries.restore()
+            undo.pop_all()
 
     def create(self, sql: str, *, sink: Sink | None = None, name: str | None = None) -> Query:
         request = self.deliveries.create([(name, bind(sql, self.core.streams))], lambda _: sink)

@@ -56,7 +56,7 @@ def put(inventory: Inventory, *manifests: Manifest) -> None:
             file = inventory._journal._directory.path("data", *path.split("/"))
             file.parent.mkdir(exist_ok=True)
             file.touch()
-        inventory.fold(each, Slots(1))
+        inventory.folder.remove(inventory.fold(each, Slots(1)))
 
 
 def there(inventory: Inventory) -> set[str]:

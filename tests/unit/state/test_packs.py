@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.errors import StateCorrupt
+from weft.errors import InternalError, StateCorrupt
 from weft.state import packs
 from weft.state.packs import FAN_IN, MANY, Pack, PackName, choose_pack_merges, find_packed, merge_packs, write_pack
 
@@ -113,3 +113,13 @@ def test_many_packs_of_any_size_are_put_together() -> None:
     (some,) = choose_pack_merges(row_of(sizes), 10**6)
     assert len(some) == FAN_IN
     assert choose_pack_merges(row_of(sizes[:-1]), 10**6) == []
+
+
+def test_files_with_the_same_hash_are_not_merged_into_one(tmp_path: Path) -> None:
+    """What a checkpoint that failed has left is packed twice, and is the same."""
+    packs = [write_pack(tmp_path, at, at, [(f"{at}", b"x"), ("both", b"y")]) for at in range(2)]
+    merged = Pack(tmp_path / merge_packs(tmp_path, packs).name)
+    assert [bytes(merged.find(name) or b"") for name in ("0", "1", "both")] == [b"x", b"x", b"y"]
+    others = [write_pack(tmp_path, at, at, [(f"{at}", b"x"), ("both", b"%d" % at)]) for at in range(2, 4)]
+    with pytest.raises(InternalError, match="two files have the same name, or the same hash of it"):
+        merge_packs(tmp_path, others)

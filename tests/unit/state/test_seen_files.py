@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import StateCorrupt
+from weft.state import seen_files
 from weft.state.directory import Directory
 from weft.state.seen_files import FORGET_AFTER, SeenFiles
 
@@ -63,6 +64,55 @@ def test_a_name_is_forgotten_a_week_after_its_file_has_gone(directory: Directory
     seen.compare("a", {"y"}, 2 * FORGET_AFTER + DAY)
     assert seen.names == {"a": {"y"}}
     assert reopened(directory, seen.save()).names == {"a": {"y"}}
+
+
+def test_a_name_is_forgotten_though_the_process_restarts_every_day(directory: Directory) -> None:
+    seen = SeenFiles(directory)
+    seen.add("a", ["x", "y", "z"])
+    for day in range(8):
+        seen.compare("a", {"z"} if day != 3 else {"y", "z"}, day * DAY)
+        seen = reopened(directory, seen.save())
+        assert seen.names == {"a": {"x", "y", "z"}}
+    seen.compare("a", {"z"}, 7.5 * DAY)
+    assert reopened(directory, seen.save()).names == {"a": {"y", "z"}}
+    seen.compare("a", {"z"}, 10.5 * DAY)
+    assert seen.names == {"a": {"y", "z"}}, "it was there on the fourth day"
+    seen = reopened(directory, seen.save())
+    seen.compare("a", {"z"}, 11.5 * DAY)
+    assert reopened(directory, seen.save()).names == {"a": {"z"}}
+
+
+def test_since_when_names_are_missing_outlives_a_log_that_is_written_anew(directory: Directory) -> None:
+    seen = SeenFiles(directory)
+    seen.add("a", [f"{n}" for n in range(1500)])
+    for day in range(7):
+        seen.compare("a", set() if day % 2 == 0 else {f"{n}" for n in range(1, 1500)}, day * DAY)
+        seen = reopened(directory, seen.save())
+    seen.remove_old()
+    (path,) = (directory.root / "inputs").iterdir()
+    assert path.name != "a.0.jsonl"
+    seen.compare("a", {f"{n}" for n in range(1, 1500)}, 7.5 * DAY)
+    assert not seen.is_read("a", "0")
+    assert len(seen.names["a"]) == 1499
+
+
+def test_what_comes_while_a_checkpoint_is_written_is_in_the_next(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = SeenFiles(directory)
+    seen.add("a", ["x"])
+    real, once = seen_files.os.fsync, [True]
+
+    def meanwhile(number: int) -> None:
+        if once:
+            once.clear()
+            seen.add("a", ["y"])
+            seen.add("b", ["z"])
+        real(number)
+
+    monkeypatch.setattr(seen_files.os, "fsync", meanwhile)
+    assert reopened(directory, seen.save()).names == {"a": {"x"}}
+    assert reopened(directory, seen.save()).names == {"a": {"x", "y"}, "b": {"z"}}
 
 
 def test_the_log_follows_what_is_there_and_not_history(directory: Directory) -> None:
