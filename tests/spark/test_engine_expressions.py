@@ -178,3 +178,19 @@ def test_a_projection_that_fails_is_its_own_query_s_trouble(place: Place) -> Non
     place.put("a", (2, 1, 1))
     steps(engine)
     assert rows(good) == [(10.0,), (2.0,)]
+
+
+def test_a_pattern_that_reads_too_far_ends_its_own_query(place: Place) -> None:
+    engine = place.engine()
+    place.streams(engine, "a")
+    filtering = engine.create("SELECT v FROM a WHERE regexp_count(name, 'x.*y|x') > 1")
+    selecting = engine.create("SELECT regexp_replace(name, 'x.*y|x', '') AS n FROM a")
+    other = engine.create("SELECT v FROM a WHERE regexp_count(name, 'x|y') > 1")
+    place.put("a", (0, 1, 1, "x" * 100_000), (1, 1, 2, "xx"))
+    steps(engine)
+    assert [filtering.state, other.state] == ["failed", "live"]
+    assert rows(other) == [(1,), (2,)]
+    assert "more than 1000 matches in a text of 100000 bytes" in filtering.explain()
+    with pytest.raises(WeftError, match="more than 1000 matches") as failed:
+        list(selecting.rows(0, skip=0, limit=10))
+    assert failed.value.code == "query_failed"

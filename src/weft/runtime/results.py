@@ -108,14 +108,18 @@ def _collected(frame: DataFrame) -> pa.Table:
             lines = [line.strip() for line in str(error).splitlines() if kind.__name__ in line]
             if lines:
                 raise kind("its rows cannot be read", detail=lines[-1].partition(": ")[2]) from error
+        _raise_failed(error, "Write the pattern so that what it repeats ends where the match does.")
         raise
     except Exception as error:
-        failed = expression_error(error)
-        if failed is None:
-            raise
-        raise QueryFailed(
-            "an expression of its SELECT list fails on a row", detail=failed, hint="Guard it: NULLIF, CASE, TRY_CAST."
-        ) from error
+        _raise_failed(error, "Guard it: NULLIF, CASE, TRY_CAST.")
+        raise
+
+
+def _raise_failed(error: Exception, hint: str) -> None:
+    """Says that the query fails, if an expression of its own is why."""
+    failed = expression_error(error)
+    if failed is not None:
+        raise QueryFailed("an expression of its SELECT list fails on a row", detail=failed, hint=hint) from error
 
 
 def to_rows(table: pa.Table) -> Iterator[Row]:
