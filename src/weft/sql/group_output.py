@@ -14,7 +14,7 @@ from weft.sql.aggregate import Calls, Value, lower_call
 from weft.sql.coercion import as_condition
 from weft.sql.function import COMPUTED, WINDOWS
 from weft.sql.grouping import Grouping, find_alias, is_window_reference, read_window_call
-from weft.sql.harden import converts_text, harden
+from weft.sql.harden import harden, needs_spark
 from weft.sql.literal import NeedsSpark
 from weft.sql.output import MOST_OUTPUTS
 from weft.sql.parse import Parsed, called, strip
@@ -72,7 +72,7 @@ class GroupColumns:
             name,
             self._text(rewritten),
             type_of(rewritten, self._name),
-            doubtful=converts_text(rewritten, self._name),
+            doubtful=needs_spark(rewritten, self._name),
             copies=size.copies,
             added=size.added,
         )

@@ -10,7 +10,7 @@ from weft.errors import QueryTooLarge, UnknownStream
 from weft.plan.query import Output
 from weft.plan.types import Field
 from weft.sql.expression import column_names, combined_path
-from weft.sql.harden import converts_text, harden
+from weft.sql.harden import harden, needs_spark
 from weft.sql.parse import strip
 from weft.sql.result_type import type_of
 from weft.sql.scope import Merge, Scope, Source
@@ -107,7 +107,7 @@ def _output(node: exp.Expr, alias: str | None, scope: Scope) -> Output:
         alias or default_name(inner),
         text,
         type_of(inner, names),
-        doubtful=converts_text(inner, names),
+        doubtful=needs_spark(inner, names),
         copies=size.copies,
         added=size.added,
     )
