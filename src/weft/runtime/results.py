@@ -157,7 +157,8 @@ def _asked_types(spark: SparkSession, fields: Sequence[tuple[str, str]], express
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     # A query is created while somebody waits: this is few calls of Java, however many columns there are.
-    schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(columns)
+    types = jvm.org.apache.spark.sql.types.StructType
+    schema = types.fromDDL(columns) if columns else types()
     rows = DataFrame(session.createDataFrame(jvm.java.util.ArrayList(), schema), spark)
     try:
         frame = rows.selectExpr(*expressions)
