@@ -220,6 +220,13 @@ MACHINE = (
     _select("a loop", "the machine", "reduce(sequence(1, 1000000), 0, (a, x) -> a + x)", UNSUPPORTED),
     _select("a loop in a loop", "the machine", "transform(tags, t -> exists(tags, u -> u = t))", UNSUPPORTED),
     _select("text in a loop", "the machine", "transform(tags, t -> concat(t, body))", UNSUPPORTED),
+    _where(
+        "long text in a loop",
+        "the machine",
+        "size(transform(split(repeat(body, 100), ''), t -> space(10000))) > 5",
+        LARGE,
+    ),
+    _select("many long texts", "the machine", ", ".join(["repeat(space(10000), 99)"] * 3500), LARGE),
     _select("distances", "the machine", "levenshtein(body, body)", UNSUPPORTED),
     _select("similarities", "the machine", "jaro_winkler_similarity(body, body)", UNSUPPORTED),
     _select(

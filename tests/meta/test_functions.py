@@ -14,7 +14,7 @@ from weft.sql.function import (
     TIME_FUNCTIONS,
 )
 from weft.sql.rules import LONGEST_FORMAT, LONGEST_SEARCH, MOST_DIGITS, MOST_EDITS, MOST_REPEATS
-from weft.sql.size import MOST_ADDED, MOST_COPIES
+from weft.sql.size import MOST_ADDED, MOST_ADDED_IN_LAMBDA, MOST_COPIES, MOST_COPIES_OF_QUERY
 
 TEXT = (ROOT / "docs" / "functions.md").read_text(encoding="utf-8")
 SECTIONS = dict(zip(*[iter(re.split(r"^## (.*)$", TEXT, flags=re.MULTILINE)[1:])] * 2, strict=True))
@@ -40,4 +40,6 @@ def test_limits_are_as_written() -> None:
     assert f"a literal of at most {LONGEST_SEARCH:,} characters" in rules
     assert f"a literal limit up to {MOST_EDITS}" in rules
     assert (MOST_COPIES, MOST_ADDED) == (100, 1_000_000)
+    assert f"add {MOST_ADDED_IN_LAMBDA} characters to an element" in rules
+    assert f"together may hold a column {MOST_COPIES_OF_QUERY:,} times" in rules
     assert f"{LONGEST_PATTERN:,} characters" in SECTIONS["Patterns"]

@@ -195,3 +195,47 @@ def test_a_projection_that_fails_is_its_own_query_s_trouble(place: Place) -> Non
     place.put("a", (2, 1, 1))
     steps(engine)
     assert rows(good) == [(10.0,), (2.0,)]
+
+
+def test_a_pattern_that_reads_too_far_ends_its_own_query(place: Place) -> None:
+    engine = place.engine()
+    place.streams(engine, "a")
+    filtering = engine.create("SELECT v FROM a WHERE regexp_count(name, 'x.*y|x') > 1")
+    selecting = engine.create("SELECT regexp_replace(name, 'x.*y|x', '') AS n FROM a")
+    other = engine.create("SELECT v FROM a WHERE regexp_count(name, 'x|y') > 1")
+    place.put("a", (0, 1, 1, "x" * 100_000), (1, 1, 2, "xx"))
+    steps(engine)
+    assert [filtering.state, other.state] == ["failed", "live"]
+    assert rows(other) == [(1,), (2,)]
+    assert "more than 1000 matches in a text of 100000 bytes" in filtering.explain()
+    with pytest.raises(WeftError, match="more than 1000 matches") as failed:
+        list(selecting.rows(0, skip=0, limit=10))
+    assert failed.value.code == "query_failed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["upper(name, name)", "sha2(name)", "ts + INTERVAL 'abc' DAY", "MAX(upper(name, name))", "upper(MAX(name), 1)"],
+)
+def test_what_spark_does_not_take_is_refused_when_it_is_created(place: Place, text: str) -> None:
+    engine = place.engine()
+    place.streams(engine, "a")
+    with pytest.raises(WeftError) as refused:
+        engine.create(f"SELECT {text} AS x FROM a" + (" [TUMBLE 5 SECONDS]" if "MAX" in text else ""))
+    assert refused.value.code == "type_mismatch"
+
+
+def test_an_interval_of_months_is_refused_when_it_is_created(place: Place) -> None:
+    engine = place.engine()
+    (place.root / "a").mkdir()
+    frame = place.spark.readStream.schema(DDL).parquet(str(place.root / "a"))
+    months = frame.selectExpr("*", "make_ym_interval(0, v) AS i", "make_dt_interval(0, 0, 0, v) AS d")
+    engine.stream("a", months, time="ts", lateness="1 hour")
+    for sql in ("SELECT i FROM a", "SELECT k FROM a WHERE i > INTERVAL '1' MONTH", "SELECT d FROM a"):
+        with pytest.raises(WeftError, match=r'column "[id]" of stream "a" has type interval') as refused:
+            engine.create(sql)
+        assert refused.value.code == "unsupported_query"
+    query = engine.create("SELECT k FROM a WHERE d > INTERVAL '1' SECOND")
+    place.put("a", (0, 1, 1, "x"), (1, 2, 2, "y"))
+    steps(engine)
+    assert rows(query) == [(2,)]

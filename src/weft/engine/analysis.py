@@ -2,34 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import TypeMismatch, UnsupportedQuery
+from weft.kernels.payload_types import payload_type
 from weft.plan.aggregate import Aggregation
-from weft.plan.expression import Opaque, conjuncts, parts_of, to_sql
+from weft.plan.expression import Opaque, columns_of, conjuncts, parts_of, to_sql
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
+from weft.plan.types import DataType, Field, Kind
 from weft.runtime.results import expression_types
 from weft.runtime.task import computed_parts
 
+_DAY_TIME = re.compile(r"\binterval (?:day|hour|minute|second)(?: to (?:hour|minute|second))?")
+
 
 def check_types(query: BoundQuery, streams: Mapping[str, Stream], spark: Any) -> BoundQuery:
-    """The query if it can be run and all its parts have types; asks Spark only where the binder could not tell."""
+    """The query if it can be run and all its parts have types; asks Spark only about what Spark will evaluate."""
     _check_supported(query)
-    for number, relation in enumerate(query.relations):
-        predicates = [part for part in conjuncts(relation.predicate) if isinstance(part, Opaque)]
-        computed = [part for part in computed_parts(query, number) if isinstance(part, Opaque)]
-        _check_relation(streams[relation.stream], predicates, computed, spark)
-    unknown = [output.sql for output in query.outputs if output.type is None or output.doubtful]
-    having = None if query.aggregation is None else query.aggregation.having
-    if unknown or having is not None:
-        windows = [("window_start", "timestamp"), ("window_end", "timestamp")]
-        fields = _result_fields(query, streams) + (windows if query.sliding or query.session else [])
-        types = expression_types(spark, fields, unknown + ([having] if having is not None else []))
-        if having is not None and types[-1] != "boolean":
-            raise TypeMismatch(f"HAVING condition has type {types[-1]}, not boolean", hint="Compare it with something.")
+    _check_carried(query, streams)
+    questions = [_about_relation(query, number, streams) for number in range(len(query.relations))]
+    questions.append(_about_results(query, streams))
+    for question in _merged(question for question in questions if question.texts):
+        types = expression_types(spark, list(question.fields.items()), question.texts)
+        for (_, what), type_ in zip(question.conditions, types, strict=False):
+            if type_ != "boolean":
+                raise TypeMismatch(f"{what} has type {type_}, not boolean", hint="Compare it with something.")
     return query
+
+
+@dataclass(slots=True)
+class _Question:
+    """Expressions over some columns for Spark to analyse; the first ones have to be boolean."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    conditions: list[tuple[str, str]] = field(default_factory=list)
+    """Texts, and what they are called in an error."""
+    others: list[str] = field(default_factory=list)
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for text, _ in self.conditions] + self.others
+
+
+def _merged(questions: Iterable[_Question]) -> list[_Question]:
+    """As few questions as can be: each takes Spark milliseconds, and somebody waits for the query."""
+    found: list[_Question] = []
+    for question in questions:
+        last = found[-1] if found else None
+        names = {name.lower() for name in question.fields}
+        if last is None or any(name.lower() in names for name in last.fields):
+            found.append(question)
+        else:
+            last.fields |= question.fields
+            last.conditions += question.conditions
+            last.others += question.others
+    return found
+
+
+def _about_relation(query: BoundQuery, number: int, streams: Mapping[str, Stream]) -> _Question:
+    """Predicates, join keys, group keys and arguments of aggregates that Spark computes of a relation's rows."""
+    relation = query.relations[number]
+    stream = streams[relation.stream]
+    predicates = [part for part in conjuncts(relation.predicate) if isinstance(part, Opaque)]
+    computed = [part for part in computed_parts(query, number) if isinstance(part, Opaque)]
+    read = {name for part in (*predicates, *computed) for name in part.columns}
+    fields = {each.name: each.type.ddl() for each in stream.schema if each.name in read}
+    conditions = [(part.sql, f'predicate {part.sql} on stream "{stream.name}"') for part in predicates]
+    return _Question(fields, conditions, [part.sql for part in computed])
+
+
+def _about_results(query: BoundQuery, streams: Mapping[str, Stream]) -> _Question:
+    """The expressions of the SELECT list, and HAVING."""
+    having = None if query.aggregation is None else query.aggregation.having
+    fields = dict(_result_fields(query, streams))
+    if query.sliding or query.session:
+        fields |= {"window_start": "timestamp", "window_end": "timestamp"}
+    unknown = [output.sql for output in query.outputs if output.type is None or output.doubtful]
+    return _Question(fields, [] if having is None else [(having, "HAVING condition")], unknown)
+
+
+def _check_carried(query: BoundQuery, streams: Mapping[str, Stream]) -> None:
+    """Rows travel in Arrow's form: a column of a type that it does not have cannot leave its source."""
+    for number, relation in enumerate(query.relations):
+        stream = streams[relation.stream]
+        parts = [*conjuncts(relation.predicate), *computed_parts(query, number)]
+        shown = {name for part in parts if isinstance(part, Opaque) for name in part.columns}
+        kept = {
+            *relation.columns,
+            *(name for part in parts if not isinstance(part, Opaque) for name in columns_of(part)),
+        }
+        kept |= {
+            name.partition(".")[2]
+            for condition in query.conditions
+            for name in columns_of(condition.expression)
+            if name.startswith(f"{number}.")
+        }
+        for column in stream.schema:
+            if column.name in kept or column.name in shown:
+                _check_column(column, stream, kept=column.name in kept)
+
+
+def _check_column(column: Field, stream: Stream, *, kept: bool) -> None:
+    type_ = column.type
+    if not kept and type_.kind is Kind.OTHER:
+        # Spark computes what is wanted of it, and hands it on as a number that nobody reads.
+        type_ = DataType(Kind.OTHER, text=_DAY_TIME.sub("bigint", type_.text))
+    try:
+        payload_type(type_)
+    except ValueError as error:
+        raise UnsupportedQuery(
+            f'column "{column.name}" of stream "{stream.name}" has type {column.type.ddl()[:200]}, which is not '
+            "supported",
+            hint="Leave it out of the query, or convert it in the DataFrame: CAST(… AS STRING).",
+        ) from error
 
 
 def _check_supported(query: BoundQuery) -> None:
@@ -63,21 +152,8 @@ def _result_fields(query: BoundQuery, streams: Mapping[str, Stream]) -> list[tup
         keys = [(f"g{number}", key.type.ddl()) for number, key in enumerate(query.aggregation.keys)]
         return keys + [(f"a{number}", call.result.ddl()) for number, call in enumerate(query.aggregation.calls)]
     return [
-        (f"{number}.{name}", field.type.ddl())
+        (f"{number}.{name}", found.type.ddl())
         for number, relation in enumerate(query.relations)
         for name in relation.columns
-        if (field := streams[relation.stream].schema.find(name)) is not None
+        if (found := streams[relation.stream].schema.find(name)) is not None
     ]
-
-
-def _check_relation(stream: Stream, predicates: list[Opaque], keys: list[Opaque], spark: Any) -> None:
-    if not predicates and not keys:
-        return
-    fields = [(field.name, field.type.ddl()) for field in stream.schema]
-    texts = [part.sql for part in predicates] + [key.sql for key in keys]
-    for part, type_ in zip(predicates, expression_types(spark, fields, texts), strict=False):
-        if type_ != "boolean":
-            raise TypeMismatch(
-                f'predicate {part.sql} on stream "{stream.name}" has type {type_}, not boolean',
-                hint="Compare it with something.",
-            )

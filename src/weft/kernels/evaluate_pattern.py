@@ -1,6 +1,7 @@
 """Regular expressions over arrays of text, with Java's results and in linear time (`plan/pattern.py`).
 
-Patterns have been checked when their query was created; those that are not taken there never come here.
+Finding all matches of some patterns reads far beyond each of them; for those, matches in a long text are limited, and
+so is the time. Patterns have been checked when their query was created; those that are not taken there never come here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from weft.plan.pattern import read_pattern, replacement
 
 _LINE_ENDS = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])\z"
 _WHOLE = "weft"
+MOST_MATCHES = 1000
+"""How many matches a pattern that reads beyond them may have in a text of any length."""
+_MOST_STEPS = 50_000_000
+"""In a short text it may have more: so many that all of them together read this many characters."""
 
 
 def matches(value: Datum, pattern: str) -> Datum:
@@ -52,11 +57,13 @@ def position(value: Datum, pattern: str) -> Datum:
 def replace(value: Datum, pattern: str, by: str) -> Datum:
     """The text with all matches replaced."""
     found = read_pattern(pattern)
+    _check_matches(value, pattern)
     return _run(pc.replace_substring_regex, value, pattern=found.text, replacement=replacement(by, found.groups))
 
 
 def count(value: Datum, pattern: str) -> Datum:
     """How many matches there are."""
+    _check_matches(value, pattern)
     return _run(pc.count_substring_regex, value, pattern=read_pattern(pattern).text).cast(pa.int32())
 
 
@@ -65,7 +72,25 @@ def split(value: Datum, pattern: str, limit: int) -> Datum:
     most = limit - 1 if limit > 0 else -1
     if most == 0:
         return pa.ListArray.from_arrays(np.arange(len(value) + 1, dtype=np.int32), value, mask=value.is_null())
+    if limit <= 0 or limit > MOST_MATCHES:
+        _check_matches(value, pattern)
     return _run(pc.split_pattern_regex, value, pattern=read_pattern(pattern).text, max_splits=most)
+
+
+def _check_matches(value: Datum, pattern: str) -> None:
+    """Refuses texts in which all matches cannot be found in time linear in the text."""
+    found = read_pattern(pattern)
+    if not found.scans:
+        return
+    sizes = pc.fill_null(pc.binary_length(value), 0).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(sizes.astype(np.int64) ** 2 > _MOST_STEPS):
+        most = max(MOST_MATCHES, _MOST_STEPS // int(sizes[row]))
+        parts = _run(pc.split_pattern_regex, value.slice(int(row), 1), pattern=found.text, max_splits=most + 1)
+        if len(parts[0]) > most + 1:
+            raise RowError(
+                f"the pattern '{pattern[:60]}' has more than {most} matches in a text of {int(sizes[row])} bytes, and "
+                "may read the rest of it for each: write what it repeats so that it ends where the match does"
+            )
 
 
 def _search(value: Datum, pattern: str) -> Datum:

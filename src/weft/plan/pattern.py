@@ -9,10 +9,11 @@ the rest is translated so that both find the same match. `PatternError` says wha
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from weft.plan.pattern_class import CLASSES, POSIX, CharacterSet, PatternError, PatternReader, one_character
+from weft.plan.pattern_scan import Step, stays_near
 
 LONGEST_PATTERN = 1000
 _LARGEST = 250
@@ -43,6 +44,8 @@ class Pattern:
     """The text it stands for if it has no operators at all."""
     begins: bool = False
     """Whether it has a `^`."""
+    scans: bool = False
+    """Whether finding all its matches may read far beyond each of them (`plan/pattern_scan.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,21 @@ class _Part:
     empty: bool
     ends: bool = False
     plain: str | None = None
+    loops: bool = False
+    """Whether it repeats something without end."""
+    open: bool = False
+    """Whether it can read on without end and not be complete on the way."""
+    steps: tuple[Step, ...] | None = None
+    """Its characters one after the other, if it is no more than that."""
 
 
-_NOTHING = _Part("", 0, empty=True, plain="")
+_NOTHING = _Part("", 0, empty=True, plain="", steps=())
+_DOT = CharacterSet.of("\n\r\x85\u2028\u2029").inverse()
+_ANY = CharacterSet(()).inverse()
+
+
+def _one(text: str, characters: CharacterSet, plain: str | None = None) -> _Part:
+    return _Part(text, 1, empty=False, plain=plain, steps=(Step(characters),))
 
 
 @lru_cache(maxsize=1024)
@@ -66,7 +81,11 @@ def read_pattern(text: str) -> Pattern:
         raise PatternError(f"it is longer than {LONGEST_PATTERN} characters")
     reader = _Reader(PatternReader(text))
     whole = reader.whole()
-    return Pattern(whole.text, reader.groups, whole.empty, whole.ends, whole.plain, reader.begins)
+    return Pattern(whole.text, reader.groups, whole.empty, whole.ends, whole.plain, reader.begins, _scans(whole))
+
+
+def _scans(whole: _Part) -> bool:
+    return whole.open and not (whole.steps is not None and stays_near(whole.steps))
 
 
 class _Reader:
@@ -109,6 +128,8 @@ class _Reader:
                 sum(part.size for part in parts) + len(parts),
                 empty=any(part.empty for part in parts),
                 ends=any(part.ends for part in parts),
+                loops=any(part.loops for part in parts),
+                open=any(part.open for part in parts),
             )
         )
 
@@ -125,6 +146,9 @@ class _Reader:
                     empty=found.empty and part.empty,
                     ends=part.ends,
                     plain=None if found.plain is None or part.plain is None else found.plain + part.plain,
+                    loops=found.loops or part.loops,
+                    open=found.open or part.open or (found.loops and not part.empty),
+                    steps=None if found.steps is None or part.steps is None else found.steps + part.steps,
                 )
             )
         return found
@@ -147,7 +171,19 @@ class _Reader:
         if _counts(self.source) is not None:
             raise PatternError("it has two quantifiers in a row")
         size = atom.size * max(low, high if high is not None else 0, 1) + 1
-        return self._sized(_Part(atom.text + text + lazy, size, empty=low == 0))
+        steps = None
+        if atom.steps is not None and len(atom.steps) == 1 and not atom.steps[0].varies and atom.steps[0].low == 1:
+            steps = (Step(atom.steps[0].characters, low, high, bool(lazy)),)
+        return self._sized(
+            _Part(
+                atom.text + text + lazy,
+                size,
+                empty=low == 0,
+                loops=atom.loops or high is None,
+                open=atom.open or (atom.loops and low > 1),
+                steps=steps,
+            )
+        )
 
     def _atom(self) -> _Part:
         source = self.source
@@ -156,9 +192,10 @@ class _Reader:
             case "(":
                 return self._group()
             case "[":
-                return _Part(source.character_set(any_case=self.any_case).text(), 1, empty=False)
+                found = source.character_set(any_case=self.any_case)
+                return _one(found.text(), found)
             case ".":
-                return _Part(r"(?s:.)" if self.any_character else _NO_LINE_END, 1, empty=False)
+                return _one(r"(?s:.)", _ANY) if self.any_character else _one(_NO_LINE_END, _DOT)
             case "^":
                 self.begins = True
                 return self._anchor(_Part(r"\A", 1, empty=True))
@@ -179,14 +216,14 @@ class _Reader:
     def _literal(self, character: str) -> _Part:
         folded = CharacterSet.of(character).folded() if self.any_case else None
         if folded is not None and len(folded.ranges) > 1:
-            return _Part(folded.text(), 1, empty=False)
-        return _Part(one_character(character, _SPECIAL), 1, empty=False, plain=character)
+            return _one(folded.text(), folded)
+        return _one(one_character(character, _SPECIAL), CharacterSet.of(character), character)
 
     def _escape(self) -> _Part:
         source = self.source
         character = source.next("\\")
         if character in CLASSES:
-            return _Part(CLASSES[character].text(), 1, empty=False)
+            return _one(CLASSES[character].text(), CLASSES[character])
         match character:
             case "A":
                 self.begins = True
@@ -196,7 +233,7 @@ class _Reader:
             case "Q":
                 return self._quoted()
             case "p" if (found := source.posix()) in POSIX and not self.any_case:
-                return _Part(POSIX[found].text(), 1, empty=False)
+                return _one(POSIX[found].text(), POSIX[found])
             case _:
                 pass
         if character in _REFUSED_ESCAPES:
@@ -227,7 +264,7 @@ class _Reader:
             raise PatternError('it has a "(" without ")"')
         self.any_case, self.any_character = before
         self.depth -= 1
-        return _Part(f"{opening}{body.text})", body.size + 1, empty=body.empty, ends=body.ends)
+        return replace(body, text=f"{opening}{body.text})", size=body.size + 1, plain=None)
 
     def _opening(self) -> str:
         """How a group begins; flags hold until its end."""

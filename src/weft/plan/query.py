@@ -65,8 +65,9 @@ class Output:
 
     `sql` is Spark SQL over the columns of a matched combination, each named `<relation index>.<column>` and
     backquoted, and `window_start` / `window_end`. `source` is set when the output is just such a column.
-    `type` is None where only Spark can tell. A `doubtful` one may convert text in a way that is not
-    allowed, to a time by the clock for example: Spark is asked before the query is accepted.
+    `type` is None where only Spark can tell. A `doubtful` one calls what only Spark computes: Spark is asked
+    before the query is accepted whether it takes it, and what it converts on its own. Its value holds columns at most
+    as often as `copies` says, and `added` characters beside; a column alone says neither.
     """
 
     name: str
@@ -74,6 +75,8 @@ class Output:
     type: DataType | None
     source: str | None = None
     doubtful: bool = False
+    copies: tuple[tuple[str, int], ...] = field(default=(), compare=False)
+    added: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.errors.exceptions.captured import CapturedException
+
+from weft.kernels.evaluate_values import RowError
 
 _LONGEST = 500
 _STATES = ("21", "22", "23", "54", "P0")
@@ -22,6 +25,8 @@ _OTHER_CAUSES = (
     "org.apache.spark.memory.SparkOutOfMemoryError",
 )
 _DEEPEST = 20
+_ROW_ERROR = re.compile(rf"^{re.escape(RowError.__module__)}\.RowError: (.*)$", re.MULTILINE)
+"""The last line of what Python says of a value that a function of weft's own does not take."""
 
 
 def expression_error(error: BaseException) -> str | None:
@@ -30,7 +35,10 @@ def expression_error(error: BaseException) -> str | None:
 
     A source that computes something fails in the same ways. Whose expression it was is for the caller to find out.
     """
-    if isinstance(error, (PythonException, AnalysisException)):
+    if isinstance(error, PythonException):
+        found = _ROW_ERROR.search(str(error))  # of a function of weft's own (`runtime/functions.py`)
+        return None if found is None else found[1][:_LONGEST]
+    if isinstance(error, AnalysisException):
         return None
     if isinstance(error, CapturedException):
         return _of_chain(error._origin) if error._origin is not None else None
@@ -44,6 +52,8 @@ def _of_chain(thrown: Any) -> str | None:
     found: str | None = None
     try:
         for each in _causes(thrown):
+            if (raised := _ROW_ERROR.search(str(each.getMessage() or ""))) is not None:
+                return raised[1][:_LONGEST]
             if any(_is(each, name) for name in _OTHER_CAUSES):
                 return None
             if found is None and _is_about_values(each):

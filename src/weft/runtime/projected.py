@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,6 +17,11 @@ from weft.runtime.spark_jobs import READ_LIMIT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+GROWN_BYTES = 256 << 20
+"""Bytes that the SELECT list may make of the rows of one job of Spark's, by an estimate that is never too small; a row
+of which it makes more is alone. Most estimates are much too large, so this is more than what is read at once."""
 
 
 def projected(
@@ -38,29 +45,59 @@ def projected(
         for each in ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes, again=again):
             yield chosen(each.build(), outputs)
     elif reading.having is None:
-        found = ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes, again=again)
-        for group in _groups(found, most_bytes or PIECE_BYTES):
+        most = most_bytes or PIECE_BYTES
+        read = _most_read(outputs, most)
+        found = ranges(reading, chunks, skip=skip, limit=limit, most_bytes=read, again=again)
+        for group in _groups(found, most, outputs):
             yield from _by_spark(spark, reading, group, outputs, within=within)
     else:  # which rows there are, only Spark can say
-        groups = _groups(ranges(reading, chunks, again=again), PIECE_BYTES)
+        found = ranges(reading, chunks, most_bytes=_most_read(outputs, PIECE_BYTES), again=again)
+        groups = _groups(found, PIECE_BYTES, outputs)
         parts = (
             _Filtered(spark, reading, [each.alone()[0] for each in group], outputs, within=within) for group in groups
         )
         yield from _some(parts, skip, limit, most_bytes or PIECE_BYTES)
 
 
-def _groups(found: Iterable[Range], most_bytes: int) -> Iterator[list[Range]]:
-    """Ranges that one job of Spark's can take."""
+def _most_read(outputs: Sequence[Output], most_bytes: int) -> int:
+    """Bytes of rows to read at once so that what is made of them is not too large either."""
+    return max(1, min(most_bytes, GROWN_BYTES // _copies(outputs)))
+
+
+def _copies(outputs: Sequence[Output]) -> int:
+    """How many times the bytes of a row the values that are made of it can take: its columns once, and the most that
+    the expressions hold one of them."""
+    held: Counter[str] = Counter()
+    for output in outputs:
+        held.update(dict(output.copies))
+    return 1 + max(held.values(), default=0)
+
+
+def _groups(found: Iterable[Range], most_bytes: int, outputs: Sequence[Output]) -> Iterator[list[Range]]:
+    """Ranges that one job of Spark's can take: bounded in rows, in what is read and in what is made of it."""
+    copies, added = _copies(outputs), sum(output.added for output in outputs)
     group: list[Range] = []
-    rows = size = 0
-    for each in found:
-        if group and (rows + each.rows > PIECE_ROWS or size + each.bytes > most_bytes):
+    rows = size = grown = 0
+    for each in (part for whole in found for part in _cut(whole, max(1, GROWN_BYTES // max(1, added)))):
+        larger = each.bytes * copies + each.rows * added
+        full = rows + each.rows > PIECE_ROWS or size + each.bytes > most_bytes or grown + larger > GROWN_BYTES
+        if group and full:
             yield group
-            group, rows, size = [], 0, 0
+            group, rows, size, grown = [], 0, 0, 0
         group.append(each)
-        rows, size = rows + each.rows, size + each.bytes
+        rows, size, grown = rows + each.rows, size + each.bytes, grown + larger
     if group:
         yield group
+
+
+def _cut(whole: Range, most_rows: int) -> Iterator[Range]:
+    """A range in parts of at most so many rows."""
+    if whole.rows <= most_rows:
+        yield whole
+        return
+    for first in range(whole.first, whole.last, most_rows):
+        last = min(first + most_rows, whole.last)
+        yield replace(whole, first=first, last=last, bytes=whole.bytes * (last - first) // whole.rows)
 
 
 def _by_spark(

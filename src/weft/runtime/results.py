@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PythonException
@@ -15,6 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from weft.errors import QueryFailed, ResultsGone, TypeMismatch
 from weft.kernels.python_values import python_values
+from weft.plan.expression import quote
 from weft.plan.query import Output
 from weft.runtime.conversions import check_conversions
 from weft.runtime.expression_errors import expression_error
@@ -22,6 +24,9 @@ from weft.runtime.functions import register_functions
 from weft.runtime.read import Chunk, Reading, read_pieces
 from weft.runtime.spark_jobs import READ_LIMIT, run_read, turns_of
 from weft.runtime.worker import Worker, at_work, worker_of
+
+_answers: WeakKeyDictionary[SparkSession, dict[object, list[str]]] = WeakKeyDictionary()
+_MOST_KEPT, _LONGEST_KEPT = 256, 10_000
 
 
 def results_frame(
@@ -127,14 +132,18 @@ def _collected(frame: DataFrame) -> pa.Table:
             lines = [line.strip() for line in str(error).splitlines() if kind.__name__ in line]
             if lines:
                 raise kind("its rows cannot be read", detail=lines[-1].partition(": ")[2]) from error
+        _raise_failed(error, "Write the pattern so that what it repeats ends where the match does.")
         raise
     except Exception as error:
-        failed = expression_error(error)
-        if failed is None:
-            raise
-        raise QueryFailed(
-            "an expression of its SELECT list fails on a row", detail=failed, hint="Guard it: NULLIF, CASE, TRY_CAST."
-        ) from error
+        _raise_failed(error, "Guard it: NULLIF, CASE, TRY_CAST.")
+        raise
+
+
+def _raise_failed(error: Exception, hint: str) -> None:
+    """Says that the query fails, if an expression of its own is why."""
+    failed = expression_error(error)
+    if failed is not None:
+        raise QueryFailed("an expression of its SELECT list fails on a row", detail=failed, hint=hint) from error
 
 
 def to_rows(table: pa.Table) -> Iterator[Row]:
@@ -146,11 +155,32 @@ def to_rows(table: pa.Table) -> Iterator[Row]:
 
 
 def expression_types(spark: SparkSession, fields: Sequence[tuple[str, str]], expressions: Sequence[str]) -> list[str]:
-    """Types Spark gives to expressions over columns (name, type); raises TypeMismatch with Spark's own words."""
+    """Types Spark gives to expressions over columns (name, type); raises TypeMismatch with Spark's own words.
+
+    Queries that differ in conditions only ask the same again and again, so answers are kept.
+    """
+    asked = (tuple(fields), tuple(expressions))
+    known = _answers.setdefault(spark, {})
+    if (found := known.get(asked)) is None:
+        found = _asked_types(spark, fields, expressions)
+        if sum(map(len, expressions)) <= _LONGEST_KEPT:
+            while len(known) >= _MOST_KEPT:
+                known.pop(next(iter(known)), None)
+            known[asked] = found
+    return list(found)
+
+
+def _asked_types(spark: SparkSession, fields: Sequence[tuple[str, str]], expressions: Sequence[str]) -> list[str]:
     register_functions(spark)
-    columns = [F.lit(None).cast(type_).alias(name) for name, type_ in fields]
+    columns = ", ".join(f"{quote(name)} {type_}" for name, type_ in fields)
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    # A query is created while somebody waits: this is few calls of Java, however many columns there are.
+    types = jvm.org.apache.spark.sql.types.StructType
+    schema = types.fromDDL(columns) if columns else types()
+    rows = DataFrame(session.createDataFrame(jvm.java.util.ArrayList(), schema), spark)
     try:
-        frame = spark.range(0).select(*columns).select(*(F.expr(text) for text in expressions))
+        frame = rows.selectExpr(*expressions)
     except (AnalysisException, ParseException) as error:
         raise TypeMismatch(
             "expression is not valid Spark SQL over its stream",

@@ -19,6 +19,7 @@ from weft.sql.output import columns_read, select_outputs
 from weft.sql.parse import Parsed, parse
 from weft.sql.scan import DEEPEST
 from weft.sql.scope import Scope, open_scope
+from weft.sql.size import check_query_size
 
 
 def bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
@@ -34,6 +35,7 @@ def bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
 
 def _bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
     parsed = parse(text)
+    _check_size(parsed)
     scope = open_scope(parsed.relations, streams, parsed.using)
     aggregation: Aggregation | None = None
     notices: tuple[str, ...] = ()
@@ -60,6 +62,14 @@ def _bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
         conditions=found.conditions(),
         pair_bounds=times.pairs,
     )
+
+
+def _check_size(parsed: Parsed) -> None:
+    """What all expressions of the query make of a row together is bounded."""
+    others = [condition.node for condition in parsed.conditions]
+    others += () if parsed.group is None else parsed.group.expressions
+    others += () if parsed.having is None else (parsed.having,)
+    check_query_size(parsed.projections, others)
 
 
 def _aggregate(parsed: Parsed, grouping: Grouping) -> tuple[tuple[Output, ...], Aggregation, tuple[str, ...]]:

@@ -14,11 +14,12 @@ from weft.sql.aggregate import Calls, Value, lower_call
 from weft.sql.coercion import as_condition
 from weft.sql.function import COMPUTED, WINDOWS
 from weft.sql.grouping import Grouping, find_alias, is_window_reference, read_window_call
-from weft.sql.harden import converts_text, harden
+from weft.sql.harden import harden, needs_spark
 from weft.sql.literal import NeedsSpark
 from weft.sql.output import MOST_OUTPUTS
 from weft.sql.parse import Parsed, called, strip
 from weft.sql.result_type import opaque_type, type_of
+from weft.sql.size import growth
 from weft.sql.text import default_name, short_text, spark_text
 from weft.sql.translate import translate
 
@@ -66,11 +67,14 @@ class GroupColumns:
         if isinstance(rewritten, exp.Column):
             value = self._value(rewritten)
             return Output(name, value.sql, value.type, value.source)
+        size = growth(inner)  # as it is written: a rewritten node has another name for each occurrence of a column
         return Output(
             name,
             self._text(rewritten),
             type_of(rewritten, self._name),
-            doubtful=converts_text(rewritten, self._name),
+            doubtful=needs_spark(rewritten, self._name),
+            copies=size.copies,
+            added=size.added,
         )
 
     def _rewrite(self, node: exp.Expr, *, aliases: bool) -> exp.Expr:

@@ -9,7 +9,6 @@ from sqlglot import exp
 from weft.errors import TypeMismatch, UnsupportedQuery
 from weft.plan.expression import OWN_FUNCTIONS, Literal
 from weft.plan.types import STRING, DataType, Kind
-from weft.sql.function import CHOICE_FUNCTIONS, COLLECTION_FUNCTIONS, TEXT_FUNCTIONS, TIME_FUNCTIONS
 from weft.sql.literal import NeedsSpark, cast_literal
 from weft.sql.matching import hardened_match, is_matching, text_test
 from weft.sql.parse import strip
@@ -31,13 +30,6 @@ _NO_DATE = "a time without a date: "
 LONGEST_NUMBER = 1000
 _LONG = rf"(?s)\A.{{{LONGEST_NUMBER}}}.+"
 _TOO_LONG = f"a text of more than {LONGEST_NUMBER} characters"
-_CLOCK_TEXT = re.compile(r"[\x00-\x20\x7f]*(?:now|today|tomorrow|yesterday|T|[+-]?[0-9]*:)", re.IGNORECASE)
-_TAKE_TIMES = TIME_FUNCTIONS | frozenset("date_format dayname monthname to_char to_varchar".split())
-_TIME_NODES = (
-    exp.Interval, exp.Extract, exp.TimestampAdd, exp.TimestampDiff, exp.DateAdd, exp.DateSub, exp.DateDiff,
-    exp.TsOrDsAdd, exp.TsOrDsDiff,
-)  # fmt: skip
-_GIVE_TEXT = TEXT_FUNCTIONS | CHOICE_FUNCTIONS | COLLECTION_FUNCTIONS
 _NEVER = re.compile(r"\b(?:time|variant)\b")
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
 _COMPARING = frozenset("array_distinct array_except array_intersect array_union arrays_overlap".split())
@@ -68,47 +60,14 @@ def harden(node: exp.Expr, names: Names) -> exp.Expr:
     return found
 
 
-def converts_text(node: exp.Expr, names: Names) -> bool:
-    """Whether Spark may convert text to a time unasked, or to a decimal, somewhere in a node; only Spark can tell."""
+def needs_spark(node: exp.Expr, names: Names) -> bool:
+    """Whether only Spark can tell that a node is valid: the right number and types of arguments, and no text that
+    would be converted to a time unasked."""
     try:
         translate(node, names)
     except NeedsSpark:
-        parts = list(node.walk())
-        if any(_may_be_number(part, names) for part in parts):
-            return True
-        return any(_may_be_time(part, names) for part in parts) and any(_may_be_text(part, names) for part in parts[1:])
+        return True
     return False  # all types are known, and each conversion is one of ours
-
-
-def _may_be_time(node: exp.Expr, names: Names) -> bool:
-    if isinstance(node, exp.Column):
-        try:
-            return names(node).type.kind in (*_TIMES, Kind.OTHER)
-        except NeedsSpark:
-            return True
-    if isinstance(node, exp.Cast | exp.TryCast):
-        return data_type(node.args["to"]).kind in (*_TIMES, Kind.OTHER)
-    return function_name(node) in _TAKE_TIMES or isinstance(node, _TIME_NODES)
-
-
-def _may_be_number(node: exp.Expr, names: Names) -> bool:
-    """Whether text that is not known to be text may become a decimal."""
-    if not isinstance(node, exp.Cast | exp.TryCast) or data_type(node.args["to"]).kind is not Kind.DECIMAL:
-        return False
-    return type_of(node.this, names) is None and node.find(exp.Column) is not None
-
-
-def _may_be_text(node: exp.Expr, names: Names) -> bool:
-    if isinstance(node, exp.Column):
-        try:
-            return names(node).type.kind in _LARGE
-        except NeedsSpark:
-            return True
-    if isinstance(node, exp.Literal):
-        return node.is_string and bool(_CLOCK_TEXT.match(node.name))
-    if isinstance(node, exp.Cast | exp.TryCast):
-        return data_type(node.args["to"]).kind in _LARGE
-    return isinstance(node, exp.Lambda | exp.Bracket | exp.DPipe) or function_name(node) in _GIVE_TEXT
 
 
 def _replace(node: exp.Expr, by: exp.Expr) -> None:

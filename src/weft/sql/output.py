@@ -10,10 +10,11 @@ from weft.errors import QueryTooLarge, UnknownStream
 from weft.plan.query import Output
 from weft.plan.types import Field
 from weft.sql.expression import column_names, combined_path
-from weft.sql.harden import converts_text, harden
+from weft.sql.harden import harden, needs_spark
 from weft.sql.parse import strip
 from weft.sql.result_type import type_of
 from weft.sql.scope import Merge, Scope, Source
+from weft.sql.size import growth
 from weft.sql.text import combined_name, default_name, quoted_column, spark_text
 
 MOST_OUTPUTS = 10_000
@@ -101,4 +102,12 @@ def _output(node: exp.Expr, alias: str | None, scope: Scope) -> Output:
         alias = alias or inner.name
     names = column_names(scope)
     text = spark_text(harden(inner, names), combined_path(scope))
-    return Output(alias or default_name(inner), text, type_of(inner, names), doubtful=converts_text(inner, names))
+    size = growth(inner)
+    return Output(
+        alias or default_name(inner),
+        text,
+        type_of(inner, names),
+        doubtful=needs_spark(inner, names),
+        copies=size.copies,
+        added=size.added,
+    )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.kernels import evaluate_pattern as patterns
+from weft.kernels.evaluate_values import RowError
 from weft.plan.pattern import read_pattern, replacement
 from weft.plan.pattern_class import PatternError
 
@@ -129,3 +131,51 @@ def test_time_is_linear_in_the_text() -> None:
             assert patterns.matches(text, pattern).to_pylist() == [False]
         except PatternError:
             assert pattern == "([a-z]+)*x"  # repeats what can match nothing
+
+
+@pytest.mark.parametrize(
+    ("pattern", "scans"),
+    [
+        ("x", False), ("[,;]+", False), ("x+", False), (r"\d+|\w+", False), ("<[^>]*>", False), ("a.*?b", False),
+        (r"(\w+)=(\d+)", False), (r"//.*", False), (r"\s*,\s*", False), ("(?:ab+)+", False), ("a{2,9}b", False),
+        ('"[^"]*"', False), ("(?s)/[*].*?[*]/", False), (r"\w+\s*=\s*\w+", False), ("a+b?", False),
+        ("x.*y|x", True), ("(?s).+?q|.", True), ("a.*b", True), ("(?:a.*b)?c", True), ("(?:a+){2}", True),
+        ("(?:abc;de|a)[^;]*;", True), ("<[^>]*>|<", True), ("a?.*?b", True), ("a.*?b.*c", True), ("(?:a+)+b", True),
+    ],
+)  # fmt: skip
+def test_which_patterns_may_read_beyond_their_matches(pattern: str, scans: bool) -> None:
+    assert read_pattern(pattern).scans is scans
+
+
+SAFE = st.sampled_from(["x", "y", "[xy]", "[^x]", ".", "x+", "y*", "[^y]*", "x*?", ".+?", "(?:xy)+", "(?:x|yy)", "y?"])
+
+
+@given(st.lists(SAFE, min_size=1, max_size=4), st.sampled_from("xyz"), st.sampled_from("xyz"))
+@settings(max_examples=60, deadline=None)
+def test_what_is_called_safe_is_fast(parts: list[str], one: str, other: str) -> None:
+    """Matches of a safe pattern take about as long each in a long text as in a short one."""
+    found = read_pattern("".join(parts))
+    if found.empty or found.scans:
+        return
+    text = pa.array([(one * 3 + other) * 25_000])
+    begin = time.perf_counter()
+    patterns.count(text, "".join(parts))
+    assert time.perf_counter() - begin < 1
+
+
+@pytest.mark.parametrize("pattern", ["x.*y|x", r"(?s).+?\x01|."])
+def test_finding_all_matches_takes_bounded_time(pattern: str) -> None:
+    long, short = pa.array(["ok", None, "x" * 300_000]), pa.array(["x" * 5000, None])
+    for find in (
+        lambda value: patterns.count(value, pattern),
+        lambda value: patterns.replace(value, pattern, ""),
+        lambda value: patterns.split(value, pattern, -1),
+    ):
+        begin = time.perf_counter()
+        with pytest.raises(RowError, match="more than 1000 matches in a text of 300000 bytes"):
+            find(long)
+        assert time.perf_counter() - begin < 10, "it was minutes"
+        find(short)
+    assert patterns.count(short, pattern).to_pylist() == [5000, None]
+    assert patterns.count(pa.array(["x" * 300_000 + "y"]), "x.*y|x").to_pylist() == [1]
+    assert len(patterns.split(long.slice(2), pattern, 5).to_pylist()[0]) == 5

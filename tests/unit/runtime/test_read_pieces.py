@@ -13,13 +13,16 @@ import pyarrow as pa
 import pytest
 
 from tests.property.harness import CoreHarness
-from tests.unit.engine.sample import JOIN, WINDOW, open_core, rows
+from tests.unit.engine.sample import JOIN, STREAMS, WINDOW, open_core, rows
 from weft.errors import ResultsGone
+from weft.plan.query import Output
+from weft.runtime import projected as projected_module
 from weft.runtime import read
 from weft.runtime.found import Found
 from weft.runtime.projected import projected
 from weft.runtime.read import Chunk, Reading, chunks_of, plan_reading, ranges, read_chunk, read_pieces
 from weft.runtime.widths import row_widths
+from weft.sql import bind
 
 SLIDING = "[RANGE 8 SECONDS SLIDE 2 SECONDS]"
 QUERIES = {
@@ -120,6 +123,34 @@ def test_one_row_of_many_pairs_builds_one_row(pairs: CoreHarness, built: list[in
     (first,) = projected(nothing, reading, chunks, outputs, limit=1)
     (late,) = projected(nothing, reading, chunks, outputs, skip=350_000, limit=1)
     assert (first.num_rows, late.num_rows, built) == (1, 1, [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "most_rows"), [("repeat(space(1000), 100)", 2684), ("repeat(p.s, 100)", 131_072), ("upper(p.s)", 131_072)]
+)
+def test_rows_that_spark_makes_large_come_in_small_groups(
+    pairs: CoreHarness, monkeypatch: pytest.MonkeyPatch, text: str, most_rows: int
+) -> None:
+    """One job of Spark's makes at most 256 MB, by what the query says."""
+    reading, chunks = of(pairs, "self")
+    made = open_outputs(f"SELECT {text} AS t FROM a {WINDOW} p JOIN a {WINDOW} q ON p.k = q.k")
+    jobs: list[int] = []
+
+    def counted(spark: Any, reading: Reading, chunks: list[Chunk], outputs: Any) -> Iterator[pa.Table]:
+        tables = [read_chunk(reading, chunk) for chunk in chunks]
+        jobs.append(sum(table.num_rows for table in tables))
+        return iter(tables)
+
+    monkeypatch.setattr(projected_module, "project", counted)
+    nothing: Any = None
+    total = sum(table.num_rows for table in projected(nothing, reading, chunks, made, limit=40_000))
+    assert total == 40_000
+    assert max(jobs) <= most_rows
+    assert len(jobs) == -(-40_000 // min(most_rows, 40_000))
+
+
+def open_outputs(sql: str) -> tuple[Output, ...]:
+    return bind(sql, STREAMS).outputs
 
 
 def test_all_rows_come_in_pieces_of_bounded_size(pairs: CoreHarness, built: list[int]) -> None:
