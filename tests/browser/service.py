@@ -159,7 +159,7 @@ def _free_port() -> int:
 
 @contextmanager
 def _fed(folder: Path) -> Iterator[None]:
-    """Small files for both streams, twice a second."""
+    """Small files for both streams, twice a second; one row of the ads is a year ahead."""
     stop = threading.Event()
 
     def feed() -> None:
@@ -167,7 +167,10 @@ def _fed(folder: Path) -> Iterator[None]:
         number = 0
         while not stop.is_set():
             for name in _SCHEMAS:
-                _put(folder / name, number, _rows(name, chance))
+                table = _rows(name, chance)
+                if name == "ads" and not number:
+                    table = pa.concat_tables([table, _rows(name, chance, 1, ahead=timedelta(days=365))])
+                _put(folder / name, number, table)
             number += 1
             stop.wait(0.5)
 
@@ -182,8 +185,8 @@ def _fed(folder: Path) -> Iterator[None]:
         thread.join()
 
 
-def _rows(stream: str, chance: random.Random, number: int = 60) -> pa.Table:
-    now = datetime.now(UTC)
+def _rows(stream: str, chance: random.Random, number: int = 60, ahead: timedelta = timedelta(0)) -> pa.Table:
+    now = datetime.now(UTC) + ahead
     values = (lambda: chance.uniform(0, 100)) if stream == "purchases" else (lambda: chance.randint(1, 30))
     columns = [
         [now - timedelta(milliseconds=chance.randint(0, 500)) for _ in range(number)],

@@ -104,14 +104,14 @@ class Outcome:
     text: str = ""
 
 
-def judge(path: Path, expected: Results) -> Outcome:
+def judge(path: Path, expected: object, use: Callable[[Path], object] = go_on) -> Outcome:
     """Open and use a directory in a process of its own, whose crash is seen as one."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
         with open(write, "wb") as pipe:
-            pickle.dump(_judged(path, expected), pipe)
+            pickle.dump(_judged(path, expected, use), pipe)
         os._exit(0)
     os.close(write)
     with open(read, "rb") as pipe:
@@ -123,18 +123,18 @@ def judge(path: Path, expected: Results) -> Outcome:
     return found
 
 
-def _judged(path: Path, expected: Results) -> Outcome:
+def _judged(path: Path, expected: object, use: Callable[[Path], object]) -> Outcome:
     forget_checked()
     try:
-        found = go_on(path)
+        found = use(path)
     except (StateCorrupt, StateVersion, ResultsGone) as error:
         # Whoever reads a file of results only knows that it is gone; `engine/result_log.py` says what that means.
         return Outcome("said", str(error))
     except BaseException:
         return Outcome("raw", traceback.format_exc())
-    if found == expected:
-        return Outcome("right")
-    return Outcome("wrong", str({name: (found[name] - expected[name], expected[name] - found[name]) for name in found}))
+    if found != expected:
+        return Outcome("wrong", f"found {found}\n\nbut expected {expected}")
+    return Outcome("right", "\n".join(getattr(found, "warnings", ())))
 
 
 # ---- files and damage

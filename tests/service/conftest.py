@@ -107,8 +107,8 @@ class Service:
             while self.clients:
                 self.clients.pop().close()
 
-    def put(self, stream: str, *rows: tuple[int, int]) -> None:
-        """Rows (k, v), one second after the other, in one file."""
+    def put(self, stream: str, *rows: tuple[int, int], **columns: Any) -> None:
+        """Rows (k, v), one second after the other, in one file; with more columns, or others in place of those."""
         folder = self.folder / "in" / stream
         folder.mkdir(parents=True, exist_ok=True)
         times = [BEGIN + timedelta(seconds=self.written + n) for n in range(len(rows))]
@@ -118,6 +118,7 @@ class Service:
                 "ts": pa.array(times, pa.timestamp("us", "UTC")),
                 "k": pa.array([k for k, _ in rows], pa.int64()),
                 "v": pa.array([v for _, v in rows], pa.int64()),
+                **columns,
             }
         )
         hidden = folder / f".{self.written:09d}.tmp"

@@ -9,6 +9,7 @@ import argparse
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.soak.plots import draw
@@ -19,6 +20,12 @@ from tests.soak.site import KEEP_RESULTS
 from tests.soak.verdict import Rule, judge_pair
 
 _SHORT_MINUTES = 20
+_LONG_MINUTES = 30
+"""From here on a series that is too short to be judged has not passed."""
+_OPEN_TOLERANCE, _OPEN_FLOOR = 0.25, 0.2
+"""Opening a copy of the state may take so much longer in the end, as a share and in seconds."""
+_IDLE_TOLERANCE = 0.5
+"""A state directory may be so much larger after a time without input, as a share."""
 _RESTART_TOLERANCE, _RESTART_FLOOR = 0.25, 3.0
 """A restart may take so much longer in the end, as a share and in seconds: most of it is the start of Java."""
 
@@ -26,7 +33,7 @@ _RESTART_TOLERANCE, _RESTART_FLOOR = 0.25, 3.0
 def main() -> int:
     """Run a soak and say what it found."""
     given = _arguments()
-    options = Options(given.minutes, given.creates, given.rows, seed=given.seed)
+    options = options_of(given)
     folder = Path(tempfile.mkdtemp(prefix="weft-soak-"))
     soak = Soak(folder, options)
     given.out.mkdir(parents=True, exist_ok=True)
@@ -63,6 +70,11 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def options_of(given: argparse.Namespace) -> Options:
+    """What was asked for."""
+    return Options(given.minutes, given.creates, given.rows, seed=given.seed)
+
+
 def _report(given: argparse.Namespace, outcome: Outcome) -> Report:
     rule = Rule(per=3600, tolerance=given.tolerance / 100)
     report = Report(
@@ -77,19 +89,30 @@ def _report(given: argparse.Namespace, outcome: Outcome) -> Report:
         differing=sum(not each.agrees for each in outcome.compared),
         notes=[*outcome.notes],
     )
-    early, late = _early_and_late(outcome)
+    early, late = _early_and_late(outcome.starts)
     restart = judge_pair(early, late, tolerance=_RESTART_TOLERANCE, floor=_RESTART_FLOOR)
     report.judged.append(Judged(Series("restart.seconds", "restart, until ready (early, late)", Unit.SECONDS), restart))
+    opened = judge_pair(*_early_and_late(outcome.opens), tolerance=_OPEN_TOLERANCE, floor=_OPEN_FLOOR)
+    report.judged.append(Judged(Series("reopen", "opening a copy of the state (early, late)", Unit.SECONDS), opened))
+    for name, unit in (("files", Unit.FILES), ("bytes", Unit.BYTES)):
+        before, after = outcome.idle.get(name, ([], []))
+        verdict = judge_pair(before, after, tolerance=_IDLE_TOLERANCE, floor=unit.floor)
+        report.judged.append(Judged(Series(f"idle.{name}", f"state: {name}, before and after no input", unit), verdict))
+    report.is_long = given.minutes >= _LONG_MINUTES
     report.incidents = counted(outcome.incidents.found)
     if given.minutes < _SHORT_MINUTES:
         report.notes.append("A short run: Java and caches are still warming up, and growth is extrapolated to an hour.")
-    report.notes.append("Java's garbage is collected every now and then, to see what it needs; tests/soak/measures.py.")
+    report.notes.append(
+        f"A full garbage collection of Java is forced every {options_of(given).heap_every:.0f} seconds (every minute "
+        "in a run of 30 minutes), to see what its heap needs: without that its memory may be larger, and batches may "
+        "take another time; tests/soak/measures.py."
+    )
     return report
 
 
-def _early_and_late(outcome: Outcome) -> tuple[list[float], list[float]]:
-    """Durations of the first and the last restarts; the start with an empty state directory is none."""
-    restarts = [seconds for when, seconds in outcome.starts.items() if when != EMPTY]
+def _early_and_late(found: Mapping[str, list[float]]) -> tuple[list[float], list[float]]:
+    """Durations at the first and the last restarts; the start with an empty state directory is none."""
+    restarts = [seconds for when, seconds in found.items() if when != EMPTY]
     return (restarts[0], restarts[-1]) if len(restarts) > 1 else ([], [])
 
 

@@ -23,6 +23,8 @@ _SILENCE = httpx2.Timeout(45.0, connect=10.0)
 """The service says something every fifteen seconds."""
 _KEEP_OUTPUT = 60.0
 """Seconds after which the output of a dropped query is removed, as somebody would who has read it."""
+_PAGES = 60
+"""Of ended queries that are looked at in a row."""
 _FOLLOWED = 7
 """Every so many guests, one is followed."""
 
@@ -223,6 +225,8 @@ class Visitor(Worker):
         super().__init__(site, "visitor")
         self._caller = Caller(site, ADMIN)
         self._chance = random.Random(seed)
+        self.looked_back = 0
+        """Ended queries that were read."""
 
     def run(self) -> None:
         """One request after the other, slowly."""
@@ -242,7 +246,26 @@ class Visitor(Worker):
                 if self.stopping.wait(1.0):
                     break
             self._check_residents()
+            self._look_back()
         self._caller.close()
+
+    def _look_back(self) -> None:
+        """List queries that have ended, and read one of them; the rows of most are not kept any more."""
+        ended, after, pages = list[str](), "0", 0
+        while pages < _PAGES and not self.stopping.is_set():
+            params = {"state": "ended", "after": after, "limit": 200}
+            answer = self._caller.ask("GET", "/v1/queries", params=params)
+            if answer is None:
+                return
+            ended += [query["name"] for query in answer["queries"]]
+            after, pages = answer["cursor"], pages + 1
+            if not answer["more"]:
+                break
+        for name in self._chance.sample(ended[-50:], min(2, len(ended))):
+            # It may be forgotten meanwhile, as all are that were over a stream which is dropped.
+            if self._caller.ask("GET", f"/v1/queries/{name}", also=404) is not None:
+                self._caller.ask("GET", f"/v1/queries/{name}/results", also=410)
+                self.looked_back += 1
 
     def _check_residents(self) -> None:
         answer = self._caller.ask("GET", "/v1/queries")

@@ -35,6 +35,9 @@ _GROUP = 20
 """Queries that come together, between two batches."""
 _KEPT = {"batches": 100, "queries": 50}
 """Batches whose results are kept."""
+_ROUND, _IDLE = 50, 10
+"""Of so many groups, the first few come and go without any batch, as if there were no input; then ended queries are
+listed, and a stream is declared and dropped, once in every round."""
 _TRIES = 3
 _AHEAD = CHECKPOINT_EVERY // 2
 """Batches before the first that counts, so that samples fall between two checkpoints, not just behind one."""
@@ -117,7 +120,12 @@ def run_queries(small: Small, total: int) -> Samples:
     watch = Watch(small, "queries", total)
     for done in range(_GROUP, total + _GROUP, _GROUP):
         small.come_and_go(_GROUP)
-        small.batch()
+        turn = done // _GROUP
+        if turn % _ROUND >= _IDLE:
+            small.batch()
+        if turn % _ROUND == 0:
+            small.look_back()
+            small.stream_comes_and_goes()
         watch.step(done)
     return watch.samples
 
@@ -178,7 +186,11 @@ def _report(key: str, total: int, samples: Samples, tolerance: float) -> Report:
         **machine(),
     }
     if key == "queries":
-        report.facts["queries"] = f"{_GROUP} come together, then there is a batch; they go two batches later"
+        report.facts["queries"] = (
+            f"{_GROUP} come together, with keys and constants of their own, then there is a batch; they go two groups "
+            f"later. In every {_ROUND} groups, {_IDLE} come and go without a batch, all that have ended are listed, "
+            "and a stream is declared and dropped"
+        )
     if total < 50_000:
         report.notes.append(f"A short run: growth is extrapolated from {total:,} to 100,000.")
     report.judged = judge_all(samples, rule)

@@ -149,32 +149,56 @@ RESIDENTS = (
         "SELECT user_id, window_start, COUNT(*) AS n, STDDEV(score) AS spread FROM visits [SESSION 1 SECOND] "
         "GROUP BY user_id",
     ),
+    Resident(
+        "endless",
+        "ads",
+        "SELECT country, COUNT(*) AS n, SUM(score) AS total FROM visits [SESSION 1 HOUR] WHERE country = 'de' "
+        "GROUP BY country",
+        polled=True,
+    ),
 )
+"""The last one has a session that never ends."""
+
+_JOIN_KEYS = (
+    ("o.user_id = c.user_id", "o.user_id = v.user_id"),
+    ("o.n = c.ms", "o.n = v.score"),
+    ("o.price = c.ms", "o.price = v.score"),
+    ("o.user_id = c.user_id AND o.n = c.ms", "o.user_id = v.user_id AND o.n = v.score"),
+    ("o.price = c.user_id", "o.price = v.user_id"),
+    ("o.price + o.n = c.ms", "o.price + o.n = v.score"),
+)
+"""Of orders with clicks, and of orders with visits."""
+_GROUP_KEYS = {
+    "visits": ("country", "user_id", "score", "country, score", "user_id, country"),
+    "payments": ("method", "user_id", "amount", "method, amount", "user_id, method"),
+    "orders": ("o.item", "o.n", "o.user_id", "o.item, o.n", "o.price"),
+}
 
 
 def guests(chance: Random) -> Iterator[Guest]:
-    """Queries without end: every shape, with constants of their own, a quarter of them with a sink."""
+    """Queries without end: every shape, with constants and keys of their own, a quarter of them with a sink."""
     for number in count():
         limit, seconds, item = chance.randrange(100), chance.randrange(2, 6), chance.choice("abcdelmst")
         window = f"[RANGE {seconds} SECONDS]"
-        both = f"orders {window} o JOIN clicks {window} c ON o.user_id = c.user_id"
+        clicked, visited = chance.choice(_JOIN_KEYS)
+        visitors, payers, buyers = (chance.choice(_GROUP_KEYS[name]) for name in ("visits", "payments", "orders"))
+        both = f"orders {window} o JOIN clicks {window} c ON {clicked}"
         texts = (
             f"SELECT user_id, price FROM orders WHERE price > {limit} AND n < {number % 9}",
             f"SELECT o.user_id AS who, c.ms AS ms FROM {both} WHERE o.price > {limit} AND c.ms > {limit}",
-            f"SELECT country, COUNT(*) AS n FROM visits [TUMBLE {seconds} SECONDS] WHERE score > {limit} "
-            "GROUP BY country",
+            f"SELECT {visitors}, COUNT(*) AS n FROM visits [TUMBLE {seconds} SECONDS] WHERE score > {limit} "
+            f"GROUP BY {visitors}",
             f"SELECT lower(item) AS item, price * {limit + 1} AS p FROM orders WHERE reverse(item) LIKE '{item}%'",
-            f"SELECT method, MAX(amount) AS m FROM payments [RANGE {2 * seconds} SECONDS SLIDE {seconds} SECONDS] "
-            f"WHERE amount > {limit} GROUP BY method",
-            f"SELECT user_id, COUNT(*) AS n FROM payments [SESSION {seconds} SECONDS] WHERE amount > {limit} "
-            "GROUP BY user_id",
+            f"SELECT {payers}, MAX(amount) AS m FROM payments [RANGE {2 * seconds} SECONDS SLIDE {seconds} SECONDS] "
+            f"WHERE amount > {limit} GROUP BY {payers}",
+            f"SELECT {payers}, COUNT(*) AS n FROM payments [SESSION {seconds} SECONDS] WHERE amount > {limit} "
+            f"GROUP BY {payers}",
             f"SELECT o.user_id AS who, v.score AS score FROM {both} JOIN visits {window} v ON c.user_id = v.user_id "
             f"WHERE v.score > {limit} AND o.n > 3",
             f"SELECT o.user_id AS who, v.score AS score FROM orders [SESSION 1 SECOND] o "
-            f"JOIN visits [SESSION 1 SECOND] v ON o.user_id = v.user_id WHERE v.score > {limit}",
-            f"SELECT o.item AS item, COUNT(*) AS n FROM orders [TUMBLE {seconds} SECONDS] o "
-            f"JOIN visits [TUMBLE {seconds} SECONDS] v ON o.user_id = v.user_id WHERE v.score > {limit} "
-            "GROUP BY o.item",
+            f"JOIN visits [SESSION 1 SECOND] v ON {visited} WHERE v.score > {limit}",
+            f"SELECT {buyers}, COUNT(*) AS n FROM orders [TUMBLE {seconds} SECONDS] o "
+            f"JOIN visits [TUMBLE {seconds} SECONDS] v ON {visited} WHERE v.score > {limit} GROUP BY {buyers}",
         )
         yield Guest(
             name=f"guest{number}",

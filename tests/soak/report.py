@@ -43,6 +43,8 @@ class Report:
     """Queries whose rows were compared, a line each."""
     differing: int = 0
     notes: list[str] = field(default_factory=list)
+    is_long: bool = False
+    """Whether the run was long enough to judge everything: then what could not be judged has not passed."""
 
     @property
     def growing(self) -> list[Judged]:
@@ -51,8 +53,14 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing grows, nothing failed, and no rows differ."""
-        return not self.growing and not self.incidents and not self.differing
+        """Whether nothing grows, nothing failed, and no rows differ; and in a long run, whether all was judged."""
+        short = self.is_long and self.unjudged
+        return not self.growing and not self.incidents and not self.differing and not short
+
+    @property
+    def unjudged(self) -> list[Judged]:
+        """What there are too few measurements of."""
+        return [each for each in self.judged if each.verdict.state is State.SHORT]
 
     def to_markdown(self, picture: str) -> str:
         """The whole section; `picture` is the path of the plot as the page sees it."""
@@ -72,7 +80,9 @@ class Report:
         found = (
             f"{len(self.growing)} of {number} series grow: {growing}." if growing else f"All {number} series are flat."
         )
-        return f"**{found}** {failed}{rows}\n"
+        titles = ", ".join(each.series.title for each in self.unjudged)
+        short = f" Too short to be judged: {titles}." if titles else ""
+        return f"**{found}** {failed}{rows}{short}\n"
 
     def _table(self) -> str:
         rule = self.rule

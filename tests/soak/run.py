@@ -10,11 +10,14 @@ from statistics import median
 
 from tests.soak.check import Compared, compare
 from tests.soak.clients import Churn, Follower, Poller, Visitor, Worker, create_residents
+from tests.soak.core import open_elsewhere
+from tests.soak.measures import state_sizes
 from tests.soak.queries import RESIDENTS
 from tests.soak.sampler import Sampler, read_until, scan_log
 from tests.soak.series import Samples
 from tests.soak.site import ADMIN, Caller, Incidents, Site, SoakService
 from tests.soak.streams import Feeder
+from tests.soak.troubles import Failing, Sinks, Streams
 
 _DRAIN = 180.0
 """Seconds in which the last rows are read and followed, if anything works."""
@@ -37,7 +40,14 @@ class Options:
     """When the service is restarted, as shares of the run; the first and the last are compared."""
     tries: int = 2
     """Restarts each time, of which the shortest counts."""
+    idle: tuple[float, float] = (0.5, 0.6)
+    """From when to when nothing is written, while queries come and go."""
     seed: int = 1
+
+    @property
+    def heap_every(self) -> float:
+        """Seconds between two full garbage collections of Java, which are forced to measure its heap."""
+        return max(15.0, self.minutes * 2)
 
     @property
     def interval(self) -> float:
@@ -53,6 +63,10 @@ class Outcome:
     incidents: Incidents
     starts: dict[str, list[float]] = field(default_factory=dict)
     """Seconds until the service was ready, by when that was."""
+    opens: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds that a new process took to open a copy of the state directory, by when that was."""
+    idle: dict[str, tuple[list[float], list[float]]] = field(default_factory=dict)
+    """Files and bytes of the state directory before and after the time without input."""
     stops: list[float] = field(default_factory=list)
     compared: list[Compared] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
@@ -84,16 +98,28 @@ class Soak:
             feeder=self._feeder,
             churn=self._churn,
             interval=options.interval,
-            heap_every=max(15.0, options.minutes * 2),
+            heap_every=options.heap_every,
         )
         self._followers = [Follower(self._site, each.tenant, each.name) for each in RESIDENTS if each.followed]
         self._pollers = [Poller(self._site, each.tenant, each.name) for each in RESIDENTS if each.polled]
         self._visitor = Visitor(self._site, options.seed)
+        self._troubles = (
+            Streams(self._site, folder / "in"),
+            Failing(self._site),
+            Sinks(self._site, folder / "out"),
+        )
         self._outcome = Outcome(self._sampler.samples, self._site.incidents)
 
     def run(self) -> Outcome:
         """The whole soak; if the service ends before it should, what was found until then."""
-        workers: list[Worker] = [*self._followers, *self._pollers, self._visitor, self._churn, self._sampler]
+        workers: list[Worker] = [
+            *self._followers,
+            *self._pollers,
+            *self._troubles,
+            self._visitor,
+            self._churn,
+            self._sampler,
+        ]
         self._start(EMPTY)
         try:
             create_residents(self._site)
@@ -117,13 +143,27 @@ class Soak:
     def _load(self) -> None:
         """The time under load, without that of restarts; nothing is measured after the last of them."""
         began, restarting = time.monotonic(), 0.0
-        for share in self._options.restarts:
-            self._wait_until(began + restarting + share * self._options.minutes * 60)
+        options, pauses = self._options, dict(zip(self._options.idle, (True, False), strict=True))
+        for share in sorted((*options.restarts, *options.idle)):
+            self._wait_until(began + restarting + share * options.minutes * 60)
+            if share in pauses:
+                self._idle(pauses[share])
+                continue
             stopped = time.monotonic()
             self._sampler.paused = True
             self._restart(f"{share:.0%}")
             self._sampler.paused = share == self._options.restarts[-1]
             restarting += time.monotonic() - stopped
+
+    def _idle(self, begins: bool) -> None:
+        """There is no input from here on, or there is some again; all that was written before is read first."""
+        if begins:
+            self._feeder.paused = True
+            self._await_rows()
+        files, size = state_sizes(self._service.folder / "state")["state"]
+        for name, value in (("files", files), ("bytes", size)):
+            self._outcome.idle.setdefault(name, ([], []))[not begins].append(float(value))
+        self._feeder.paused = begins
 
     # ---- the service
 
@@ -146,6 +186,8 @@ class Soak:
         for _ in range(self._options.tries):
             self._stop()
             self._sampler.samples.restart(time.monotonic() - self._site.incidents.began)
+            opened = open_elsewhere(self._service.folder / "state")["reopen.seconds"]
+            self._outcome.opens.setdefault(when, []).append(opened)
             self._start(when)
             time.sleep(_PAUSE)  # clients come back, a batch is run
 
@@ -159,9 +201,18 @@ class Soak:
 
     def _drain(self) -> None:
         """Everything that was written is read, and has reached those who follow."""
-        self._churn.stop()
-        self._churn.join()
+        for worker in (self._churn, *self._troubles):
+            worker.stop()
+        for worker in (self._churn, *self._troubles):
+            worker.join()
         self._feeder.stop()
+        deadline = self._await_rows()
+        before = None
+        while before != (before := [each.rows for each in self._followers]) and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+
+    def _await_rows(self) -> float:
+        """Wait until all rows that were written are read; until when the rest of it may take."""
         newest, deadline = self._feeder.newest(), time.monotonic() + _DRAIN
         caller = Caller(self._site, ADMIN)
         while time.monotonic() < deadline:
@@ -173,9 +224,7 @@ class Soak:
         else:
             self._site.incidents.note(f"not all rows were read within {_DRAIN:.0f} s")
         caller.close()
-        before = None
-        while before != (before := [each.rows for each in self._followers]) and time.monotonic() < deadline:
-            time.sleep(_PAUSE)
+        return deadline
 
     def _end(self, workers: list[Worker]) -> None:
         for worker in workers:
@@ -204,6 +253,12 @@ class Soak:
             "clients": f"3 tenants, {len(self._followers)} followers of residents, one of every seventh guest, "
             f"{len(self._pollers)} pollers, one that looks at everything",
             "batches": f"{self._sampler.batches:,}",
+            "trouble": f"{self._troubles[0].rounds} streams declared and dropped, {self._troubles[1].rounds} queries "
+            f"and {self._troubles[2].rounds} sinks that failed; {self._visitor.looked_back} ended queries were read",
+            "time without input": " to ".join(f"{share:.0%}" for share in self._options.idle),
+            "opening a copy of the state": "; ".join(
+                f"{when}: {_seconds(each)}" for when, each in outcome.opens.items()
+            ),
             "restarts": "; ".join(f"{when}: {_seconds(each)}" for when, each in outcome.starts.items()),
             "stops": _seconds(outcome.stops),
         }

@@ -89,6 +89,8 @@ class Feeder:
         self._streams = {each.name: _Stream(each, now) for each in STREAMS}
         self._lock = threading.Lock()
         self._stop = threading.Event()
+        self.paused = False
+        """Whether nothing is written for now."""
         self._thread = threading.Thread(target=self._run, name="soak-feeder", daemon=True)
 
     def start(self) -> None:
@@ -127,6 +129,8 @@ class Feeder:
         before = time.monotonic() - _KEEP_READ
         with self._lock:
             for name, until in read_until.items():
+                if name not in self._streams:
+                    continue  # somebody else has declared it
                 files = self._streams[name].files
                 while files and files[0].newest <= until and files[0].at < before:
                     with suppress(FileNotFoundError):
@@ -134,12 +138,12 @@ class Feeder:
 
     def _run(self) -> None:
         while not self._stop.wait(_PERIOD):
-            for each in self._streams.values():
+            for each in () if self.paused else self._streams.values():
                 self._write(each)
 
     def _write(self, stream: _Stream) -> None:
         now = time.time_ns() // 1000
-        begin = stream.newest + 1
+        begin = max(stream.newest + 1, now - round(2 * _PERIOD * _MICROS))  # nothing happened during a pause
         times = sorted(self._chance.randint(begin, max(begin, now)) for _ in range(self._number))
         table = self._table(stream.source, times)
         folder = self._folder / stream.source.name

@@ -7,8 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent
 
@@ -16,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import weft
+from tests.disk import fill, small_disk
 from tests.spark.support import DDL, Place, alone, at, events, ordered, put, rows, steps, wait_for, within
 from tests.unit.sql.streams import STREAMS
 from tests.unit.sql.test_bad_queries import CASES
@@ -115,20 +114,8 @@ def test_a_bad_file_can_stop_its_stream(place: Place) -> None:
     wait_for(lambda: not engine.stream_errors(), "nothing is wrong any more")
 
 
-@contextmanager
-def _small_disk(path: Path, size: str) -> Iterator[None]:
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"this test needs to mount a small disk: {done.stderr.strip()}"
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
-
-
 def test_a_full_disk_loses_nothing(place: Place) -> None:
-    with _small_disk(place.root / "state", "4m"):
+    with small_disk(place.root / "state", "4m"):
         engine = place.engine()
         place.streams(engine, "a", "b", lateness="1 hour", max_files_per_batch=1)
         engine.create(JOIN, name="join")
@@ -136,7 +123,7 @@ def test_a_full_disk_loses_nothing(place: Place) -> None:
         tables = {name: [place.put(name, *((0, n, n, "x" * 100) for n in range(500)))] for name in "ab"}
         steps(engine)
         filler = place.state / "filler"
-        _fill(filler)
+        fill(filler)
         for name in "ab":
             tables[name].append(place.put(name, *((1, n, n, "y" * 100) for n in range(500))))
         with pytest.raises(WeftError) as full:
@@ -153,7 +140,7 @@ def test_a_full_disk_loses_nothing(place: Place) -> None:
         steps(engine)
         _check(engine, tables)
         assert rows(late) == [(7,)]
-        _fill(filler)
+        fill(filler)
         tables["a"].append(place.put("a", *((2, n, n, "z" * 100) for n in range(500))))
         engine.start("50 milliseconds")
         with pytest.raises(WeftError) as ended:
@@ -165,17 +152,6 @@ def test_a_full_disk_loses_nothing(place: Place) -> None:
         steps(engine)
         _check(engine, tables)
         place.close()
-
-
-def _fill(path: Path) -> None:
-    """Take all the room there is."""
-    with open(path, "wb", buffering=0) as file:
-        for size in (4096, 1):
-            try:
-                while True:
-                    file.write(b"0" * size)
-            except OSError:
-                continue
 
 
 def _check(engine: weft.Engine, tables: dict[str, list[pa.Table]]) -> None:

@@ -7,7 +7,15 @@ import { live, reloading } from "../live.js";
 import { Plot } from "../plot.js";
 import { columnList, noStreams, problem, section, table } from "../widgets.js";
 
-const HEADINGS = ["Stream", "Rows/s", "Rows", "Late rows", "Bad files", "Lateness", "Watermark"];
+const LOST = ["Late", "Ahead", "Missed", "Bad rows", "Bad files"];
+const HEADINGS = ["Stream", "Rows/s", "Rows", ...LOST, "Lateness", "Watermark"];
+const MEANINGS = {
+  Late: "Rows older than the watermark: dropped",
+  Ahead: "Rows too far ahead of the clock: set aside",
+  Missed: "Rows that joins or windows over other streams did not wait for",
+  "Bad rows": "Rows that could not be read: set aside",
+  "Bad files": "Files that could not be read: set aside",
+};
 const STREAMS_EVERY = 10000; // what ticks do not tell of them
 
 /** A page of plots over the last batches, and of the streams. */
@@ -79,7 +87,8 @@ function drawStreams(place, streams) {
     return cells;
   }
   const open = new Set([...place.querySelectorAll("details[open]")].map(({ dataset }) => dataset.name));
-  const { element, body, row } = table("Streams", HEADINGS, { numeric: [1, 2, 3, 4, 5] });
+  const { element, body, row } = table("Streams", HEADINGS, { numeric: [1, 2, 3, 4, 5, 6, 7, 8] });
+  for (const heading of element.querySelectorAll("th")) heading.title = MEANINGS[heading.textContent] ?? "";
   for (const stream of streams) {
     const parts = { rate: h("span", {}, compact(stream.rows_per_second)), rows: h("span", {}, count(stream.rows)) };
     cells.set(stream.name, parts);
@@ -89,9 +98,11 @@ function drawStreams(place, streams) {
       h("summary", {}, h("b", {}, stream.name), " ", h("span", { class: "type" }, stream.format)),
       columnList(stream.columns, stream.time),
     );
-    const warned = (value) => h("span", { class: value ? "warned" : null }, count(value));
-    const figures = [parts.rate, parts.rows, warned(stream.late_rows), warned(stream.bad_files)];
-    body.append(row([name, ...figures, duration(stream.lateness_seconds), moment(stream.watermark)]));
+    const { late_rows, ahead_rows, missed_rows, bad_rows, bad_files } = stream;
+    const lost = [late_rows, ahead_rows, missed_rows, bad_rows, bad_files];
+    const warned = lost.map((value) => h("span", { class: value ? "warned" : null }, count(value)));
+    const times = [duration(stream.lateness_seconds), moment(stream.watermark)];
+    body.append(row([name, parts.rate, parts.rows, ...warned, ...times]));
   }
   const focused = document.activeElement?.closest("details")?.dataset.name;
   fill(place, element);

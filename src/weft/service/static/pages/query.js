@@ -108,7 +108,8 @@ class QueryPage {
     if (told === this.#told) return;
     this.#told = told;
     const guard = "Other queries go on. Guard the expression (NULLIF, CASE, TRY_CAST) in a copy and create that.";
-    const resume = `It waits until somebody resumes it: weft query resume-sink ${this.name}. What is gone is noted as a gap.`;
+    const command = `weft query resume-sink ${this.name}`;
+    const resume = `It waits until somebody resumes it: ${command}. What is gone is noted as a gap.`;
     const again = "They stay readable here, and are delivered once the cause is removed.";
     const wait = sink_state === "failed" ? resume : again;
     fill(
