@@ -257,11 +257,12 @@ class Observer:
         with core.lock:
             data, streams = str(core.directory.path("data")), dict(core.streams)
             lately = {**self._live, **core.roster.live}  # some may have been dropped since the batch
-            records = {query: core.roster.records[query] for query in lately}
+            found = {query: core.roster.records.get(query) for query in lately}
+            records = {query: record for query, record in found.items() if record is not None}
             self._live = dict(core.roster.live)
         readings, live = dict[str, Reading](), dict[QueryId, tuple[str, ...]]()
-        for query, each in lately.items():
-            record = records[query]
+        for query, record in records.items():  # those over a stream that was dropped meanwhile have none
+            each = lately[query]
             if record.created <= manifest.batch and (record.ended is None or manifest.batch < record.ended):
                 live[query] = tuple(dict.fromkeys(relation.stream for relation in each.query.relations))
                 reading = plan_reading(record, each.query, streams, data=data)
