@@ -56,3 +56,18 @@ def test_a_broken_sink_is_alone_with_it(service: Service, client: Client) -> Non
     wait_for(lambda: list((service.folder / "out").glob("whole-*/*.parquet")))
     assert client.rows("broken", 1) == [[1]]
     assert client.get("/v1/queries/broken")["state"] == "live"
+
+
+def test_figures_go_on_after_a_stream_is_dropped_with_its_queries(service: Service, client: Client) -> None:
+    spec = {"name": "passing", "path": "in/passing", "schema": "ts TIMESTAMP, k BIGINT, v BIGINT", "time": "ts"}
+    (service.folder / "in" / "passing").mkdir(parents=True)
+    client.post("/v1/streams", spec | {"path": str(service.folder / "in" / "passing")})
+    client.create("SELECT v FROM passing", "of-passing")
+    client.create("SELECT v FROM a WHERE k = 231", "counted")
+    service.put("passing", (231, 1))
+    wait_for(lambda: client.get("/v1/queries/of-passing")["rows"] == 1)
+    client.delete("/v1/streams/passing?cascade=true")
+    service.put("a", (231, 2))
+    client.rows("counted", 1)
+    wait_for(lambda: client.get("/v1/queries/counted")["rows"] == 1)
+    assert "weft-observer" not in service.log()

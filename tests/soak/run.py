@@ -146,10 +146,11 @@ class Soak:
         options, pauses = self._options, dict(zip(self._options.idle, (True, False), strict=True))
         for share in sorted((*options.restarts, *options.idle)):
             self._wait_until(began + restarting + share * options.minutes * 60)
+            stopped = time.monotonic()
             if share in pauses:
                 self._idle(pauses[share])
+                restarting += time.monotonic() - stopped  # the pause begins when all is read
                 continue
-            stopped = time.monotonic()
             self._sampler.paused = True
             self._restart(f"{share:.0%}")
             self._sampler.paused = share == self._options.restarts[-1]

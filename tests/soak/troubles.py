@@ -81,6 +81,8 @@ class Streams(Trouble):
         folder.mkdir(parents=True)
         spec = {"name": name, "path": str(folder), "schema": "ts TIMESTAMP, v BIGINT", "time": "ts"}
         admin, shop = self.callers[ADMIN], self.callers["shop"]
+        # A restart may have come between the declaration and the end of an earlier round.
+        admin.ask("DELETE", f"/v1/streams/{name}", params={"cascade": "true"}, also=404)
         if admin.ask("POST", "/v1/streams", body=spec) is None:
             self.missing = "a stream is declared"
             return False

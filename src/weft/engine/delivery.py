@@ -18,9 +18,10 @@ from weft.engine.look import looking, record_of
 from weft.engine.sink_notes import SinkNote, claim_for, finish, forget
 from weft.engine.sinks import Sink, hand_over, write_gaps
 from weft.errors import InvalidSetting, ResultsGone, WeftError
-from weft.plan.changelog import QueryRecord
+from weft.plan.changelog import QueryId, QueryRecord
 
 if TYPE_CHECKING:
+    from weft.engine.core import Core
     from weft.engine.engine import Engine
     from weft.engine.query import Query
 
@@ -192,7 +193,7 @@ class Delivery:
             following = self._core.next_batch
             for begin in range(self.note.delivered, following, _AT_ONCE):
                 end = min(begin + _AT_ONCE, following)
-                self._check_kept()
+                _check_kept(self._core, self.query.id, self.note.delivered)
                 for batch in self.query.batches(begin, end):
                     if self.note.failed:
                         return False
@@ -210,16 +211,6 @@ class Delivery:
             return False
         self.error = ""
         return True
-
-    def _check_kept(self) -> None:
-        """Raises ResultsGone if the batch that comes next is not kept any more."""
-        with looking(self._core, self.query.id) as record:
-            kept = kept_from(self._core)
-            if record is None:
-                return
-            first = max(self.note.delivered, record.created)
-            if first < (kept if record.ended is None else min(kept, record.ended)):
-                raise ResultsGone(f"results of batches {first} to {kept - 1} are not kept any more")
 
     def _advance(self, delivered: int, *, note: bool = False) -> None:
         with self._lock:
@@ -239,3 +230,14 @@ class Delivery:
             return
         self.note.save(self._core.directory)
         self._noted, self._noted_at = self.note.delivered, time.monotonic()
+
+
+def _check_kept(core: Core, query: QueryId, delivered: int) -> None:
+    """Raise ResultsGone if the batch that comes next is not kept any more."""
+    with looking(core, query) as record:
+        kept = kept_from(core)
+        if record is None:
+            return
+        first = max(delivered, record.created)
+        if first < (kept if record.ended is None else min(kept, record.ended)):
+            raise ResultsGone(f"results of batches {first} to {kept - 1} are not kept any more")

@@ -218,7 +218,7 @@ class Inputs:
             return
         try:
             self._attached(stream)
-            self._check_checkpoint(stream.name)
+            _check_checkpoint(self.core, stream.name)
             self.frames.start(stream.name, self._trigger)
         except WeftError as error:
             self.refuse(stream.name, error)
@@ -235,17 +235,6 @@ class Inputs:
         reader = self.frames.reading.get(stream)
         if stream in self._faults and reader is not None and reader.found_nothing:
             self._faults.forget(stream)
-
-    def _check_checkpoint(self, stream: str) -> None:
-        """Raise StateCorrupt if Spark's checkpoint does not know the micro-batch that was committed last: with another
-        one Spark would begin anew, and what it calls by a number that is committed are other rows."""
-        last = self.core.offsets.get(stream)
-        if last is not None and not self.core.directory.path("spark", stream, "offsets", str(last)).exists():
-            raise StateCorrupt(
-                f'Spark\'s checkpoint "spark/{stream}" in the state directory is missing, or is another one',
-                detail=f"Micro-batch {last} of the stream is committed, and nothing in that folder says what it was.",
-                hint=_TOGETHER,
-            )
 
     def _new_arrivals(self) -> dict[str, Arrival]:
         """Micro-batches whose rows are not committed. The last one that is may come again after a crash and is let go:
@@ -269,6 +258,18 @@ class Inputs:
 
     def _is_held_off(self, stream: str) -> bool:
         return stream in self.lost or not self._faults.is_due(stream)
+
+
+def _check_checkpoint(core: Core, stream: str) -> None:
+    """Raise StateCorrupt if Spark's checkpoint does not know the micro-batch that was committed last: with another one
+    Spark would begin anew, and what it calls by a number that is committed are other rows."""
+    last = core.offsets.get(stream)
+    if last is not None and not core.directory.path("spark", stream, "offsets", str(last)).exists():
+        raise StateCorrupt(
+            f'Spark\'s checkpoint "spark/{stream}" in the state directory is missing, or is another one',
+            detail=f"Micro-batch {last} of the stream is committed, and nothing in that folder says what it was.",
+            hint=_TOGETHER,
+        )
 
 
 def _unreadable(stream: Stream, error: Exception) -> SourceUnavailable:

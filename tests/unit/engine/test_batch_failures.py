@@ -15,8 +15,7 @@ from weft.errors import StateUnavailable
 def test_a_file_that_cannot_be_opened_now_is_tried_again_and_blamed_on_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(batches, "time", SimpleNamespace(sleep=pauses.append))
-    for looked_for in ("failing_sources", "failing_query"):
-        monkeypatch.setattr(batches, looked_for, lambda *_, **__: pytest.fail("nobody is to be blamed"))
+    monkeypatch.setattr(batches, "failing_sources", lambda *_, **__: pytest.fail("nobody is to be blamed"))
     mine = cast(Any, SimpleNamespace(failures=0, error=None, _core=SimpleNamespace(next_batch=3)))
     error, offer = StateUnavailable("not now"), cast(Any, object())
     for attempt in (1, 2):

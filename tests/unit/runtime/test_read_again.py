@@ -77,7 +77,9 @@ def test_what_does_not_fit_is_found_again(harness: CoreHarness, monkeypatch: pyt
     assert pa.concat_tables(list(pages(harness, "all", 7))).equals(whole)
 
 
-def without_spark(spark: Any, reading: Reading, chunks: Sequence[Chunk], outputs: Any) -> Iterator[pa.Table]:
+def without_spark(
+    spark: Any, reading: Reading, chunks: Sequence[Chunk], outputs: Any, *, within: float
+) -> Iterator[pa.Table]:
     """What Spark would give."""
     for chunk in chunks:
         table = read_chunk(reading, chunk)

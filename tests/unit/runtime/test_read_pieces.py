@@ -136,7 +136,9 @@ def test_rows_that_spark_makes_large_come_in_small_groups(
     made = open_outputs(f"SELECT {text} AS t FROM a {WINDOW} p JOIN a {WINDOW} q ON p.k = q.k")
     jobs: list[int] = []
 
-    def counted(spark: Any, reading: Reading, chunks: list[Chunk], outputs: Any) -> Iterator[pa.Table]:
+    def counted(
+        spark: Any, reading: Reading, chunks: list[Chunk], outputs: Any, *, within: float
+    ) -> Iterator[pa.Table]:
         tables = [read_chunk(reading, chunk) for chunk in chunks]
         jobs.append(sum(table.num_rows for table in tables))
         return iter(tables)
