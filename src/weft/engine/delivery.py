@@ -193,7 +193,7 @@ class Delivery:
             following = self._core.next_batch
             for begin in range(self.note.delivered, following, _AT_ONCE):
                 end = min(begin + _AT_ONCE, following)
-                _check_kept(self._core, self.query.id, self.note.delivered)
+                check_kept(self._core, self.query.id, self.note.delivered)
                 for batch in self.query.batches(begin, end):
                     if self.note.failed:
                         return False
@@ -232,7 +232,7 @@ class Delivery:
         self._noted, self._noted_at = self.note.delivered, time.monotonic()
 
 
-def _check_kept(core: Core, query: QueryId, delivered: int) -> None:
+def check_kept(core: Core, query: QueryId, delivered: int) -> None:
     """Raise ResultsGone if the batch that comes next is not kept any more."""
     with looking(core, query) as record:
         kept = kept_from(core)

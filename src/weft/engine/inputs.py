@@ -230,8 +230,7 @@ class Inputs:
             self._finished.add(stream.name)
 
     def _forgive_frame(self, stream: str) -> None:
-        """A source that has failed is well again if it is read again and has nothing new; rows of it are to be
-        committed first."""
+        """A source that has failed is well again if it is read again and has nothing new, not even rows to commit."""
         reader = self.frames.reading.get(stream)
         if stream in self._faults and reader is not None and reader.found_nothing:
             self._faults.forget(stream)
@@ -256,8 +255,8 @@ class Inputs:
             if self._faults.is_due(name):
                 self.refuse(name, _failed(name, reason))
 
-    def _is_held_off(self, stream: str) -> bool:
-        return stream in self.lost or not self._faults.is_due(stream)
+    def _is_held_off(self, name: str) -> bool:
+        return name in self.lost or not self._faults.is_due(name)
 
 
 def _check_checkpoint(core: Core, stream: str) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from tests.unit.engine.alone import Opened, Received, wait_for
-from weft.engine import leases, result_log
-from weft.engine.delivery import Delivery
+from weft.engine import delivery, leases, result_log
+from weft.engine.core import Core
 from weft.engine.retention import Keep
 from weft.engine.sinks import callback
 from weft.errors import ResultsGone
+from weft.plan.changelog import QueryId
 
 
 @pytest.fixture
@@ -27,15 +28,15 @@ def test_a_sink_that_is_failed_while_it_looks_for_its_next_batch_gets_nothing_mo
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, it was given batches 4 and 5 after it had lost 0 to 3, and no gap was noted."""
-    received, check = Received(), Delivery._check_kept
+    received, check = Received(), delivery.check_kept
 
-    def fail_and_trim(delivery: Delivery) -> None:
-        check(delivery)
-        if delivery.note.delivered == 0:
-            delivery.fail("it is too slow")
-            opened.engine.core.trim_results(4)
+    def fail_and_trim(core: Core, query: QueryId, delivered: int) -> None:
+        check(core, query, delivered)
+        if delivered == 0:
+            opened.engine.deliveries._running[query].fail("it is too slow")
+            core.trim_results(4)
 
-    monkeypatch.setattr(Delivery, "_check_kept", fail_and_trim)
+    monkeypatch.setattr(delivery, "check_kept", fail_and_trim)
     query = opened.engine.create("SELECT x FROM a")
     for number in range(6):
         opened.batch(number, number)

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.engine.sample import JOIN, rows
 from tests.unit.service.sample import Here, make_service
 from weft.engine import identity
-from weft.engine.delivery import Delivery
+from weft.engine.delivery import Delivery, check_kept
 from weft.engine.sink_notes import new_note
 from weft.engine.sinks import callback
 from weft.errors import UnsupportedQuery
@@ -88,7 +88,7 @@ def test_records_on_disk_are_not_read_under_the_lock(
     assert (query.results_from, len(query.read(0)[1])) == (0, 1)
     assert service.page(EVERYBODY, "q", after=Cursor(0), limit=10)[1] == ["[5]"]
     assert not delivery._is_done()
-    delivery._check_kept()
+    check_kept(host.engine.core, query.id, 0)
     assert readers
 
 
