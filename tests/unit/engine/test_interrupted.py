@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ from weft.state.uninterrupted import uninterrupted
 @pytest.fixture
 def harness(tmp_path: Path) -> CoreHarness:
     return open_core(tmp_path / "state")
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """As in a terminal: what a shell runs in the background ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def _signal_during_flush(monkeypatch: pytest.MonkeyPatch) -> None:
