@@ -100,7 +100,7 @@ def test_figures_are_there(service: Service, client: Client) -> None:
     service.put("a", (81, 1), (81, 2))
     client.rows("figures", 2)
     wait_for(lambda: client.get("/v1/queries/figures")["rows"] == 2)
-    status = client.get("/v1/status")
+    status = wait_for(lambda: (found := client.get("/v1/status"))["history"][-1]["phases"] and found)
     assert status["state"] == "running"
     assert status["history"][-1]["batch"] == status["batch"]
     assert {"compile", "tag", "commit"} <= set(status["history"][-1]["phases"])

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.engine import BatchSummary, Engine
 from weft.engine.counts import count_rows
@@ -124,7 +124,16 @@ class Observer:
     def batches(self) -> list[BatchFigures]:
         """The last batches, newest last."""
         with self._lock:
+            self._fill_in()
             return list(self._batches)
+
+    def _fill_in(self) -> None:
+        """A batch is seen as soon as it is committed, and how long that took is known a moment later."""
+        late = {each.batch: at for at, each in enumerate(self._batches) if not each.phases}
+        for summary in tuple(self._engine.summaries) if late else ():
+            if summary.batch in late:
+                at = late[summary.batch]
+                self._batches[at] = _timed(self._batches[at], summary)
 
     def query(self, query: QueryId) -> QueryFigures:
         """What is known of a query."""
@@ -190,9 +199,7 @@ class Observer:
     def _note(self, manifest: Manifest, summary: BatchSummary | None, flows: Mapping[str, tuple[int, int]]) -> None:
         rows = sum(totals.rows for _, totals in manifest.streams)
         before = self._batches[-1].at if self._batches else None
-        seconds = (
-            0.0 if summary is None else sum(summary.seconds.get(name, 0.0) for name in ("compile", "run", "commit"))
-        )
+        seconds = 0.0 if summary is None else _seconds(summary)
         elapsed = max(manifest.at - before, 1e-3) if before is not None else max(seconds, 1e-3)
         newest = [totals.max_time for _, totals in manifest.streams if totals.max_time is not None]
         self._batches.append(
@@ -279,6 +286,16 @@ class Observer:
                 if reading.having is None:  # with HAVING, only Spark can say which rows there are
                     readings[query] = reading
         return readings, live
+
+
+def _timed(figures: BatchFigures, summary: BatchSummary) -> BatchFigures:
+    """With what is known when a batch is over."""
+    seconds, phases = _seconds(summary), _phases(summary.seconds)
+    return replace(figures, seconds=seconds, phases=phases, queries=summary.queries)
+
+
+def _seconds(summary: BatchSummary) -> float:
+    return sum(summary.seconds.get(name, 0.0) for name in ("compile", "run", "commit"))
 
 
 def _phases(seconds: Mapping[str, float]) -> dict[str, float]:
