@@ -86,8 +86,9 @@ def _is_sparse(bucket: Bucket, task: BatchTask, parts: Mapping[int, Array]) -> b
 
 def _rest_of_cells(
     program: Program, task: BatchTask, partition: int, *, bucket: Bucket, parts: Mapping[int, Array]
-) -> Bucket:
-    """The open cells of a file of slices, as far as they still mean a live query."""
+) -> Bucket | None:
+    """The open cells of a file of slices, as far as they still mean a live query; None if none does, and the file goes
+    by itself."""
     side, mask = program.slices[bucket.store].store.side, task.masks.get(bucket.epoch, Slots(0))
     stored = read_sessions(Path(task.data) / bucket.path, parts)
     found = [
@@ -96,6 +97,8 @@ def _rest_of_cells(
         if flags.any()
     ]
     cells = concat(found)
+    if len(cells) == 0:
+        return None
     span = (int(cells.slices.min()), int(cells.lanes[LAST].max()))
     path = task.new_file(f"{side.store}-o{partition}")
     return write_cells(cells, side, task, path=path, span=span, rows=rows_in(found))
