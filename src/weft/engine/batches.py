@@ -144,7 +144,7 @@ class Batches:
                 self._core.abort(task.attempt)
             told = self._told(error, batch) if isinstance(error, Exception) else None
             if not isinstance(told, SparkLost) and not self.finishing:
-                self._crashes.end()
+                self._crashes.rest()
             if told is not None:
                 raise told from error
             raise
@@ -197,7 +197,8 @@ class Batches:
         if attempts <= _RETRIES and not isinstance(error, (BatchInterrupted, OutOfMemory)):
             time.sleep(_RETRY_PAUSE * attempts)
             return offer
-        self._set_aside_at_fault(offer, error)
+        with self._crashes.searching(self._core.next_batch):
+            self._set_aside_at_fault(offer, error)
         return offer
 
     def _set_aside_at_fault(self, offer: Offer, error: WeftError) -> None:
@@ -229,10 +230,10 @@ class Batches:
             return
         _log.warning("batch %d has ended %d processes: looking for the query at fault", note.batch, note.deaths)
         limit = self._settings.longest.total_seconds()
-        query = self._diagnosis.deadly_query(offer, limit=limit, check=self._check_finishing)
-        if query is not None:
-            self._blame(query, f"with it, batch {note.batch} has ended the process {note.deaths} times")
-        self._crashes.end()
+        with self._crashes.searching(self._core.next_batch):
+            query = self._diagnosis.deadly_query(offer, limit=limit, check=self._check_finishing)
+            if query is not None:
+                self._blame(query, f"with it, batch {note.batch} has ended the process {note.deaths} times")
 
     def _blame(self, query: LiveQuery, reason: str) -> None:
         name, batch = query.record.name, self._core.next_batch

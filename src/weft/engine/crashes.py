@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from weft.errors import SparkLost
 
 _log = logging.getLogger("weft")
 _FILE = "running.json"
@@ -22,6 +25,8 @@ class Note:
     """A batch that runs, or ran when the process died."""
 
     batch: int
+    running: bool = False
+    """Whether it runs, or is tried: if the process dies now, it has died in this batch."""
     deaths: int = 0
     """Processes that died while it ran."""
     passed: int = 0
@@ -54,14 +59,32 @@ class Crashes:
         return self.note
 
     def begin(self, batch: int) -> None:
-        """A batch is run."""
-        self._write(self.of(batch))
+        """A batch is run, or tried."""
+        self._write(replace(self.of(batch), running=True))
+
+    def rest(self) -> None:
+        """It has failed and the process lives; what is known of it still counts."""
+        if self.note is not None:
+            self._write(replace(self.note, running=False))
 
     def end(self) -> None:
-        """It has ended, well or not, and the process lives: what was known of it does not matter any more."""
+        """It is committed, or the query at fault is found: what was known of it does not matter any more."""
         self.note = None
         with suppress(OSError):
             self._path.unlink()
+
+    @contextmanager
+    def searching(self, batch: int) -> Iterator[None]:
+        """While the query at fault is looked for: a trial may end Java, or the process, and that counts."""
+        self.begin(batch)
+        try:
+            yield
+        except SparkLost:
+            raise
+        except BaseException:
+            self.rest()
+            raise
+        self.end()
 
     def trying(self, batch: int, number: int) -> None:
         """The batch is tried for the queries up to a number."""
@@ -86,7 +109,9 @@ class Crashes:
 
 def _after_death(note: Note) -> Note:
     """What a note means that a process has left behind."""
-    died = replace(note, deaths=note.deaths + 1, trying=None)
+    if not note.running:
+        return note
+    died = replace(note, running=False, deaths=note.deaths + 1, trying=None)
     return died if note.trying is None else replace(died, failed=note.trying)
 
 

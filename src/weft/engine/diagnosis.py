@@ -61,8 +61,8 @@ def _path_of(core: Core, stream: str) -> str:
 class Diagnosis:
     """Looks for the query at fault by running a batch for some of the queries only.
 
-    What it finds out is noted before and after each trial, so that it can go on in the next process if a trial ends
-    this one.
+    A query that ends the process is looked for over several of them: what is found out is noted before and after each
+    trial.
     """
 
     def __init__(self, core: Core, attempts: Attempts, crashes: Crashes, *, partitions: int) -> None:

@@ -15,7 +15,7 @@ from weft.engine.batches import Batches, BatchSettings
 from weft.engine.core import Core
 from weft.engine.crashes import Crashes, Note
 from weft.engine.inputs import Inputs, Offer
-from weft.errors import SparkLost
+from weft.errors import OutOfMemory, SparkLost
 from weft.runtime.frames import Frames
 from weft.runtime.listing import FileRef
 from weft.runtime.task import BatchTask, Program
@@ -30,8 +30,8 @@ class Died(BaseException):
 class Runner:
     """Dies if one of the queries is the deadly one."""
 
-    def __init__(self, core: Core, *, as_spark: bool) -> None:
-        self._core, self._as_spark = core, as_spark
+    def __init__(self, core: Core, *, as_spark: bool, first_fails: bool) -> None:
+        self._core, self._as_spark, self._first_fails = core, as_spark, first_fails
         self.runs: list[int] = []
         self.batches: Batches | None = None
 
@@ -39,6 +39,8 @@ class Runner:
         live = {each.slot: each.record.name for each in self._core.roster.live.values()}
         names = {name for slot, name in live.items() if program.live >> slot & 1}
         self.runs.append(len(names))
+        if "deadly" in names and self._first_fails and len(self.runs) == 1:
+            raise OutOfMemory(f"batch {task.batch} failed: a task needed more memory than it may have")
         if "deadly" in names and self._as_spark:
             raise SparkLost(f"batch {task.batch} failed: Spark's Java process does not answer")
         if "deadly" in names:
@@ -63,13 +65,13 @@ class Keeps:
         """Frees nothing."""
 
 
-def process(root: Path, *, as_spark: bool) -> tuple[Batches, Core, Runner, Offer]:
+def process(root: Path, *, as_spark: bool, first_fails: bool = False) -> tuple[Batches, Core, Runner, Offer]:
     """A new process on the same state directory."""
     directory = Directory.open(root / "state")
     core = Core(directory)
     if not core.streams:
         core.add_stream(stream("a"))
-    runner = Runner(core, as_spark=as_spark)
+    runner = Runner(core, as_spark=as_spark, first_fails=first_fails)
     inputs = Inputs(core, Frames(root / "spark", arrived=lambda: None), threading.Event())
     settings = BatchSettings(1, timedelta(seconds=60))
     made: Any = runner
@@ -78,10 +80,13 @@ def process(root: Path, *, as_spark: bool) -> tuple[Batches, Core, Runner, Offer
     return runner.batches, core, runner, Offer({"a": (FileRef("f", 1, 1),)}, {})
 
 
-@pytest.mark.parametrize("as_spark", [True, False])
+@pytest.mark.parametrize(("as_spark", "first_fails"), [(True, False), (False, False), (True, True), (False, True)])
 @pytest.mark.parametrize("deadly", [0, 4, 9])
-def test_the_deadly_query_is_found_over_several_processes(tmp_path: Path, deadly: int, as_spark: bool) -> None:
-    batches, core, _, offer = process(tmp_path, as_spark=as_spark)
+def test_the_deadly_query_is_found_over_several_processes(
+    tmp_path: Path, deadly: int, as_spark: bool, first_fails: bool
+) -> None:
+    """`first_fails`: the first attempt of a process lacks memory, and the search for the query ends it."""
+    batches, core, _, offer = process(tmp_path, as_spark=as_spark, first_fails=first_fails)
     names = ["deadly" if number == deadly else f"n{number}" for number in range(10)]
     core.submit(create=[(name, bind("SELECT x FROM a", core.streams)) for name in names])
     deaths = 0
@@ -92,7 +97,7 @@ def test_the_deadly_query_is_found_over_several_processes(tmp_path: Path, deadly
         except (Died, SparkLost):
             deaths += 1
             core.directory.close()
-            batches, core, _, offer = process(tmp_path, as_spark=as_spark)
+            batches, core, _, offer = process(tmp_path, as_spark=as_spark, first_fails=first_fails)
     assert core.next_batch == 1
     assert sorted(core.roster.names) == sorted(set(names) - {"deadly"})
     failed = core.roster.records.latest("deadly")
