@@ -27,7 +27,7 @@ from weft.plan.changelog import (
 )
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
-from weft.state.ended import EndedQueries, number_of
+from weft.state.ended import EndedQueries
 
 TICK = 1
 """The least distance of event times, in microseconds."""
@@ -94,10 +94,6 @@ class Requests:
         """Whether a query waits for its first boundary."""
         dropped = any(query in request.dropped for request in self.pending)
         return not dropped and any(query == created for r in self.pending for created, _, _ in r.created)
-
-    def was_in_effect(self, query: QueryId) -> bool:
-        """Whether a query's id is one that is, or was, a query's; it may be forgotten by now."""
-        return query in self.records or number_of(query) <= self._next_id
 
     def name_of(self, query: QueryId) -> str:
         """The name of a query, live, ended or pending; raises UnknownQuery."""
