@@ -32,7 +32,12 @@ _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<name>we
 _NO_MEMORY = re.compile(
     r"(^|[.\s])(Arrow)?_?(Array)?MemoryError\b|std::bad_alloc|java\.lang\.OutOfMemoryError|SparkOutOfMemoryError"
 )
-_CRASHED = re.compile(r"Python worker exited unexpectedly|Python worker failed to|ExecutorLostFailure")
+_CRASHED = re.compile(
+    r"Python worker exited unexpectedly|Python worker failed to|ExecutorLostFailure"
+    # Spark asks for a worker, or reads from one, and finds the other end gone: only Java's own frames are between.
+    r"|java\.io\.EOFException\s(?:\s*at (?:java\.base/)?java\.[^\n]*\n){0,12}"
+    r"\s*at org\.apache\.spark\.(?:sql\.execution|api)\.python\."
+)
 _STOPPED = re.compile(r"stopped SparkContext|SparkContext (was|has been) shut ?down|SparkContext is shutting down")
 _CALLING = re.compile(r"An error occurred while calling \S+\.?$")
 _WRAPPED = re.compile(r"^(Caused by: |: )?((org\.apache\.spark|java)[\w.$]*(Exception|Error): )?")

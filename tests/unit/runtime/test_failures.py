@@ -160,6 +160,16 @@ def test_a_worker_that_crashed() -> None:
     assert error.detail.startswith("Python worker exited unexpectedly")
 
 
+def test_a_worker_that_is_gone_before_it_answers() -> None:
+    """Spark says no more than that the stream has ended: which that was is in its own frames."""
+    frames = (
+        "\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:398)\n"
+        "\tat org.apache.spark.api.python.PythonWorkerFactory.createWorker$1(PythonWorkerFactory.scala:157)\n"
+    )
+    assert isinstance(failed(f"java.io.EOFException\n{frames}"), WorkerLost)
+    assert type(failed("java.io.EOFException\n\tat org.apache.hadoop.fs.Reader.read(Reader.java:1)\n")) is BatchFailed
+
+
 def test_java_is_gone() -> None:
     assert isinstance(to_user_error(Py4JNetworkError("Answer from Java side is empty"), 7), SparkLost)
     stopped = "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
