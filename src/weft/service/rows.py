@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-import threading
-from collections import OrderedDict
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -21,6 +20,7 @@ from weft.engine.leases import kept_from
 from weft.engine.look import looking
 from weft.errors import InvalidRequest, ResultsGone
 from weft.kernels.python_values import python_values
+from weft.runtime.lately import Lately
 
 _EXACT = 2**53
 """Integers from here on are not exact where JSON's numbers are doubles."""
@@ -29,9 +29,10 @@ LOOK_AHEAD = 16
 """Batches that are looked at together at first: the rows that are wanted may be in the next one."""
 _LONGEST_LOOK = 1024
 """Batches that are looked at together at last, where rows are rare."""
-_KEPT = 256
 _KEPT_BYTES = 64 << 20
 """Of what was read lately."""
+_OF_ROWS = 1000
+"""Bytes that a piece without rows takes, with its key."""
 PIECE_ROWS = 2000
 """Rows that are read together, and go out together."""
 PIECE_BYTES = 4 << 20
@@ -88,34 +89,22 @@ class RowReader:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, int, int], Rows] = OrderedDict()
-        self._bytes = 0
+        self._kept: Lately[Rows] = Lately(_KEPT_BYTES)
 
     def rows(self, query: Query, at: Cursor, most: int = PIECE_ROWS) -> Rows:
         """Rows of a committed batch from a cursor on. Raises ResultsGone where they are not kept any more."""
         key = (query.id, at.batch, at.skip)
-        with self._lock:
-            known = self._kept.get(key)
-            if known is not None and (len(known.texts) >= most or known.behind.batch > at.batch):
-                self._kept.move_to_end(key)
-                return known.since(at.skip, most)
+        known = self._kept.get(key)
+        if known is not None and (len(known.texts) >= most or known.behind.batch > at.batch):
+            return known.since(at.skip, most)
         rows = _read(query, at, most)
-        self._keep(key, rows)
+        self._kept.put(key, rows, _size(rows))
         return rows
-
-    def _keep(self, key: tuple[str, int, int], rows: Rows) -> None:
-        with self._lock:
-            old = self._kept.pop(key, None)
-            self._bytes += _size(rows) - (0 if old is None else _size(old))
-            self._kept[key] = rows
-            while self._kept and (len(self._kept) > _KEPT or self._bytes > _KEPT_BYTES):
-                _, old = self._kept.popitem(last=False)
-                self._bytes -= _size(old)
 
 
 def _size(rows: Rows) -> int:
-    return sum(map(len, rows.texts))
+    """Bytes that rows take, about; a short text takes more than its letters."""
+    return _OF_ROWS + sum(map(sys.getsizeof, rows.texts))
 
 
 def _read(query: Query, at: Cursor, most: int) -> Rows:

@@ -13,7 +13,7 @@ import pytest
 from tests.property.harness import CoreHarness
 from tests.unit.engine.sample import open_core, rows
 from weft.runtime import found, projected, read
-from weft.runtime.lately import Lately
+from weft.runtime.lately import UNUSED_SECONDS, Lately
 from weft.runtime.read import Chunk, Reading, chunks_of, plan_reading, read_chunk
 
 TUMBLE = "SELECT k, COUNT(*) AS n FROM a [TUMBLE 10 SECONDS] GROUP BY k"
@@ -128,3 +128,18 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
     assert (kept.get("a"), kept.bytes) == ("AA", 10)
     kept.put("d", "D", 11)
     assert [kept.get(key) for key in "acd"] == ["AA", "C", None], "what is too large drives nothing out"
+
+
+def test_what_nobody_has_used_for_a_while_goes() -> None:
+    """Before, results that nobody could read any more stayed in memory up to the bound, which a service reaches after
+    some hours."""
+    now = [0.0]
+    kept = Lately[str](100, clock=lambda: now[0])
+    kept.put("a", "A", 4)
+    kept.put("b", "B", 4)
+    now[0] = UNUSED_SECONDS
+    assert kept.get("b") == "B"
+    now[0] += 1
+    assert kept.get("other") is None
+    assert (len(kept), kept.bytes) == (1, 4), "a was not used for longer than a minute"
+    assert kept.get("b") == "B"
