@@ -17,6 +17,7 @@ from weft.engine.summary import BatchSummary
 from weft.errors import EngineStopped, WeftError
 from weft.runtime.failures import to_user_error
 from weft.runtime.frames import AVAILABLE_NOW, ONE_BATCH
+from weft.runtime.freed_memory import give_memory_back
 from weft.runtime.warm import warm_up
 from weft.sql import parse_duration
 
@@ -174,6 +175,7 @@ class Running:
         while not ended.wait(_WATCH_EVERY):
             try:
                 self._batches.attempts.watch()
+                give_memory_back()
             except Exception as error:
                 _log.exception("watching batches failed: %s", error)
 

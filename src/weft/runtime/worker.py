@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from weft.errors import InvalidSetting
+from weft.runtime.freed_memory import give_memory_back
 from weft.runtime.session import is_local, shares_workers
 
 MEMORY_SETTING = "spark.weft.worker.memory"
@@ -79,6 +80,8 @@ def at_work(worker: Worker) -> Iterator[None]:
     finally:
         if before is not None:
             resource.setrlimit(resource.RLIMIT_DATA, before)
+        if not worker.shared:
+            give_memory_back()
         if worker.shared and threads != 1:
             pa.set_cpu_count(threads)
 
