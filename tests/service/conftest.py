@@ -180,6 +180,8 @@ def events(response: httpx2.Response) -> Iterator[tuple[str, str, Any]]:
         elif not line and kind:
             yield kind, id_, json.loads(data)
             kind = id_ = data = ""
+        elif not line:  # a heartbeat: a comment and an id
+            id_ = ""
 
 
 @pytest.fixture(scope="session")

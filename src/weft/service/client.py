@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 60.0
 """How long a reader whose connection broke tries to get another one."""
+HEARTBEAT = "heartbeat"
+"""The kind of an event that says only up to where nothing has come."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
 _TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
 _SILENCE = httpx2.Timeout(45.0, connect=5.0)  # the service says something every fifteen seconds
@@ -222,7 +224,8 @@ class Client:
                     waited, pause, begun = 0.0, _FIRST_PAUSE_SECONDS, True
                     if event.cursor:
                         params = params | {"after": event.cursor}
-                    yield event
+                    if event.kind != HEARTBEAT:
+                        yield event
                     if event.kind == "end":
                         return
                 begun = True  # it was open, and the service closed it
@@ -246,7 +249,8 @@ class Client:
 
 
 def read_events(lines: Iterable[str]) -> Iterator[Event]:
-    """The events in the lines of a text/event-stream; one that is cut off was not sent."""
+    """The events in the lines of a text/event-stream; one that is cut off was not sent. A cursor without data is a
+    HEARTBEAT: up to there, nothing has come."""
     kind, data, cursor = "message", [], ""
     for line in lines:
         field, _, value = line.partition(":")
@@ -261,6 +265,8 @@ def read_events(lines: Iterable[str]) -> Iterator[Event]:
             case _ if not line:
                 if data:
                     yield Event(kind, json.loads("\n".join(data)), cursor)
+                elif cursor:
+                    yield Event(HEARTBEAT, None, cursor)
                 kind, data, cursor = "message", [], ""
             case _:  # a comment, or a field that is none of ours
                 pass

@@ -38,7 +38,10 @@ def raw_event(kind: str, data: str, *, id_: str = "") -> str:
     return f"event: {kind}\n{f'id: {id_}' + chr(10) if id_ else ''}data: {data}\n\n"
 
 
-HEARTBEAT = ": still here\n\n"
+def heartbeat(cursor: Cursor) -> str:
+    """A comment, and the cursor for whoever connects again: where no rows came for long, those of the last batches that
+    had some may not be kept any more, and nothing was missed all the same."""
+    return f": still here\nid: {cursor}\n\n"
 
 
 class Followers:
@@ -52,12 +55,13 @@ class Followers:
 
     async def follow(self, tenant: Tenant, query: Query, cursor: Cursor) -> AsyncIterator[str]:
         """The events of a query from a cursor on, until it ends or the service stops."""
-        core, look = self._service.engine.core, LOOK_AHEAD
+        core, look, loop = self._service.engine.core, LOOK_AHEAD, asyncio.get_running_loop()
         self.count += 1
         try:
             # With the cursor it begins at: who began with "now" and is cut off before the first rows misses none.
             bound = await self._workers.look(bound_of, core, query.id)
             yield event("columns", columns_of(bound), id_=str(cursor))
+            sent = loop.time()
             while not self.stopped:
                 rung = self._bell.rung
                 try:
@@ -65,6 +69,7 @@ class Followers:
                     for batch in ahead.batches:
                         async for text in self._rows(tenant, query, Cursor(batch, cursor.skip_in(batch))):
                             yield text
+                            sent = loop.time()
                         if self.stopped:
                             return
                         cursor = Cursor(batch + 1)
@@ -84,8 +89,11 @@ class Followers:
                 if state in _ENDED:
                     yield event("end", {"state": state, "error": query_error(tenant, error)})
                     return
-                if not await self._bell.wait(rung, BEAT):
-                    yield HEARTBEAT
+                # Batches without rows of this query ring the bell, too: what counts is when something was sent last.
+                due = sent + BEAT - loop.time()
+                if due <= 0 or not await self._bell.wait(rung, due):
+                    yield heartbeat(cursor)
+                    sent = loop.time()
         finally:
             self.count -= 1
 

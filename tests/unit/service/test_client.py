@@ -12,7 +12,7 @@ import pytest
 
 import weft.errors
 from weft.errors import EngineStopped, InvalidSetting, QuotaExceeded, ServiceUnreachable, UnknownQuery, WeftError
-from weft.service.client import PATIENCE_SECONDS, Client, Event, read_events, to_error
+from weft.service.client import HEARTBEAT, PATIENCE_SECONDS, Client, Event, read_events, to_error
 
 SERVER = "http://127.0.0.1:8080"
 ERRORS = [
@@ -209,6 +209,18 @@ def test_events_have_a_kind_data_and_a_cursor() -> None:
 
 def test_an_event_that_is_cut_off_was_not_sent() -> None:
     assert list(read_events(["event: rows", "data: 1", "", "event: rows", "data: {"])) == [Event("rows", 1)]
+
+
+def test_a_cursor_without_data_is_a_heartbeat() -> None:
+    lines = [": still here", "id: 7", "", ": hello", "", "data: 1", ""]
+    assert list(read_events(lines)) == [Event(HEARTBEAT, None, "7"), Event("message", 1)]
+
+
+def test_a_heartbeat_moves_the_cursor_of_the_next_connection() -> None:
+    """Rows that came last may not be kept any more when the connection breaks, though none were missed."""
+    service = Service(events(ROWS, ": still here\nid: 9\n\n"), events(END))
+    assert [event.kind for event in service.client.follow("q")] == ["rows", "end"]
+    assert service.asked[-1].url.params["after"] == "9"
 
 
 def test_following_ends_with_the_query() -> None:

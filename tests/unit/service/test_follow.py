@@ -18,7 +18,7 @@ from weft.service import rows as rows_module
 from weft.service.bell import Bell
 from weft.service.config import Limits
 from weft.service.follow import Followers
-from weft.service.rows import Cursor
+from weft.service.rows import Cursor, parse_cursor
 from weft.service.service import Service, Wanted
 from weft.service.tenants import EVERYBODY, Tenant
 from weft.service.ticks import Ticks
@@ -132,6 +132,32 @@ def test_many_who_wait_for_the_same_rows_cause_one_read(
 
     run(made, test)
     assert reads == [0]
+
+
+def test_a_query_without_rows_is_heard_of_though_batches_are_committed(
+    made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, only a time without any batch made a heartbeat: readers of a query without rows were cut off."""
+    service, host = made
+    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a WHERE x > 5", "q")])[0]
+    host.batch(a=rows((0, 1, 9)))
+    monkeypatch.setattr(follow_module, "BEAT", 0.05)
+
+    async def test(followers: Followers, bell: Bell) -> None:
+        async def ring() -> None:
+            while True:
+                await asyncio.to_thread(host.batch, a=rows((0, 1, 1)))
+                bell.ring()
+
+        ringing = asyncio.create_task(ring())
+        events = followers.follow(EVERYBODY, query, Cursor(0))
+        await take(events, 2)
+        beats = [await asyncio.wait_for(anext(events), 30) for _ in range(3)]
+        ringing.cancel()
+        assert all(beat.startswith(": still here\nid: ") for beat in beats)
+        assert parse_cursor(beats[-1].split()[-1]) > Cursor(1)
+
+    run(made, test)
 
 
 def test_all_are_let_go_when_the_service_stops(made: tuple[Service, Here]) -> None:

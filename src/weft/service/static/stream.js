@@ -6,13 +6,14 @@ const FIRST_WAIT = 1000;
 const LONGEST_WAIT = 15000;
 const HIDDEN_FOR = 10000;
 
-/** Cuts a text that comes in pieces into events {event, data, id}; comments are left out. */
+/** Cuts a text that comes in pieces into events {event, data, id}; comments are left out. An id alone has no data (null). */
 export function eventParser(emit) {
   let begun = []; // pieces of a line without its end: a long one is joined once, not with every piece
   let event = { event: "message", data: [], id: null };
   const line = (text) => {
     if (text === "") {
-      if (event.data.length) emit({ ...event, data: event.data.join("\n") });
+      const data = event.data.length ? event.data.join("\n") : null;
+      if (data !== null || event.id !== null) emit({ ...event, data });
       event = { event: "message", data: [], id: null };
       return;
     }
@@ -106,7 +107,7 @@ export class EventStream {
     const parse = eventParser(({ event, data, id }) => {
       if (controller !== this.controller) return;
       if (id !== null) this.last = id;
-      this.on[event]?.(JSON.parse(data));
+      if (data !== null) this.on[event]?.(JSON.parse(data));
     });
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
