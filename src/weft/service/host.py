@@ -201,7 +201,12 @@ class EngineHost:
             engine.core.directory.close()  # nothing else of the engine works any more, and nothing else is needed
             return
         spark = engine.spark
-        engine.stop()
+        try:
+            engine.stop()
+        except WeftError as error:  # what is committed is on disk; a full disk takes no checkpoint, and needs none
+            _log.error(
+                f"the engine was stopped without a last checkpoint: {error.in_a_line()}", extra={"error": error.code}
+            )
         spark.stop()
         _log.info("engine stopped", extra={"batch": engine.core.next_batch})
 

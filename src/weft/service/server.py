@@ -13,13 +13,24 @@ from weft.service.streaming import Streaming
 
 _GRACE = 5
 """Seconds that requests have to end when the service does."""
+_KEEP_ALIVE = 75
+"""Seconds that a connection may be silent between two requests. Many clients ask every five seconds, which is uvicorn's
+own limit: their next request would now and then meet a connection that is just being closed."""
 
 
 class Server(uvicorn.Server):
     """A server for an application of `make_app`; what signals mean is for the process to say."""
 
     def __init__(self, app: FastAPI) -> None:
-        super().__init__(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE))
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=_GRACE,
+                timeout_keep_alive=_KEEP_ALIVE,
+            )
+        )
         self._app = app
 
     @contextmanager

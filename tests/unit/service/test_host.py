@@ -16,7 +16,7 @@ from tests.unit.engine.sample import stream
 from weft.engine.core import Core
 from weft.engine.engine import Engine
 from weft.engine.running import Health
-from weft.errors import BatchFailed, DuplicateStream, EngineStopped, InvalidStream, SparkLost, WeftError
+from weft.errors import BatchFailed, DiskFull, DuplicateStream, EngineStopped, InvalidStream, SparkLost, WeftError
 from weft.plan.stream import FileSource, Format
 from weft.service import host as module
 from weft.service.added import read_added, write_added
@@ -194,6 +194,24 @@ def test_without_java_the_service_ends_with_the_reason(
     host.stop()  # an engine without Java cannot be stopped as usual
     assert host.standing.state is State.STOPPING
     Directory.open(fragile.core.directory.root).close()
+
+
+def test_a_full_disk_does_not_keep_the_service_from_stopping(
+    host: EngineHost, fragile: Fragile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before, it ended with a traceback, and Spark was not stopped."""
+
+    def stop() -> None:
+        raise DiskFull("no space left while writing checkpoints/000000000001.json")
+
+    play(host, nothing)
+    stopped: list[bool] = []
+    monkeypatch.setattr(fragile, "stop", stop)
+    monkeypatch.setattr(fragile.spark, "stop", lambda: stopped.append(True))
+    host._thread = cast(threading.Thread, SimpleNamespace(join=nothing))
+    host.stop()
+    assert stopped == [True]
+    assert "without a last checkpoint: no space left" in caplog.text
 
 
 def test_without_a_context_in_a_living_java_the_service_ends(host: EngineHost, fragile: Fragile) -> None:
