@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.property.beside import BATCHES, MORE, QUERY, batch, end, open_alone
 from tests.unit.engine.alone import files_of
+from weft.engine.look import page_of
 from weft.engine.sinks import parquet
 from weft.plan.changelog import QueryId
 
@@ -55,7 +56,7 @@ def go_on(path: Path) -> Queries:
     roster, sinks = engine.core.roster, [folder for folder in sinks_of(path.parent / "state") if folder.exists()]
     handles = [engine.query_by_id(QueryId(roster.names[folder.name])) for folder in sinks]
     engine.deliveries.stop()
-    records = roster.records.page("", after=0, limit=1000)
+    records = page_of(engine.core, "", after=0, limit=1000)
     found = Queries(
         records=[(each.id, each.name, each.sql, each.ended) for each in records],
         latest=[str(getattr(roster.records.latest(f"ended{number}"), "id", "")) for number in range(8)],

@@ -9,6 +9,7 @@ from random import Random
 
 from tests.property.harness import CoreHarness
 from tests.unit.engine.sample import rows, stream
+from weft.engine.look import page_of
 
 _RANGE, _LONGER = "[RANGE 2 SECONDS]", "[RANGE 3 SECONDS]"
 _BASE = (
@@ -67,8 +68,8 @@ class Small:
 
     def look_back(self) -> int:
         """List queries that have ended, as somebody would who looks at them page by page; how many there are."""
-        records, after, found = self.harness.core.roster.records, 0, 0
-        while page := records.page("", after=after, limit=1000, live=False):
+        core, after, found = self.harness.core, 0, 0
+        while page := page_of(core, "", after=after, limit=1000, live=False):
             after, found = int(page[-1].id[1:]), found + len(page)
         return found
 

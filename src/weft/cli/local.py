@@ -138,7 +138,7 @@ class Local:
         """Queries that are "live", "ended", or "all"."""
         found, after = list["Query"](), 0
         while page := self._service.queries(EVERYBODY, state, after=after):
-            found += [self._query(query) for query in page]
+            found += self._views.queries(page)
             after = number_of(page[-1].id)
         return found
 

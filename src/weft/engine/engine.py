@@ -17,6 +17,7 @@ from weft.engine.declaring import Declaring
 from weft.engine.deliveries import Deliveries
 from weft.engine.explain import explain_plan
 from weft.engine.inputs import Inputs
+from weft.engine.look import find_query
 from weft.engine.query import Query
 from weft.engine.registry import check_name
 from weft.engine.retention import AUTOMATIC, KEEP_RESULTS, SINK_BACKLOG, SINK_PATIENCE, Retention, keep
@@ -143,8 +144,7 @@ class Engine(Declaring):
 
     def query(self, name: str) -> Query:
         """The query of this name: the live one, else the latest that had it."""
-        with self.core.lock:
-            found = self.core.roster.find(name)
+        found = find_query(self.core, name)
         if found is None:
             raise UnknownQuery(f'query "{name}" does not exist', hint="engine.queries() lists the live ones.")
         return self.query_by_id(found)

@@ -25,6 +25,25 @@ def record_of(core: Ledger, query: QueryId) -> QueryRecord | None:
     return records.on_disk(query) if found is None else found
 
 
+def find_query(core: Ledger, name: str) -> QueryId | None:
+    """The query of a name: the live or pending one, else the latest that had it. Not to be asked for under the lock."""
+    with core.lock:
+        found = core.roster.find_here(name)
+    record = core.roster.records.latest_on_disk(name) if found is None else None
+    return found if record is None else record.id
+
+
+def page_of(
+    core: Ledger, prefix: str, *, after: int, limit: int, live: bool = True, latest: bool = False
+) -> list[QueryRecord]:
+    """Records of queries whose names begin with `prefix`, ended or (if asked for) live, behind number `after`: the
+    first of them, or the latest. Not to be asked for under the lock."""
+    records = core.roster.records
+    with core.lock:
+        here = records.in_memory(live=live)
+    return records.page(prefix, here, after=after, limit=limit, latest=latest)
+
+
 @contextmanager
 def looking(core: Ledger, query: QueryId) -> Iterator[QueryRecord | None]:
     """The core's lock, and the record of a query as it is under it: one that is on disk is read before."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weft.engine.explain import explain_query
 from weft.engine.look import bound_of, record_of
 from weft.engine.result_log import BatchUnreadable, ResultLog
-from weft.errors import QueryFailed
+from weft.errors import QueryFailed, WeftError
 from weft.plan.changelog import QueryId, QueryRecord
 from weft.plan.time import to_datetime
 from weft.runtime.read import Chunk, Reading
@@ -26,33 +26,46 @@ _log = logging.getLogger("weft")
 
 
 class Query:
-    """A handle on one query; it stays valid after the query is dropped."""
+    """A handle on one query; it stays valid after the query is dropped.
 
-    def __init__(self, engine: Engine, query_id: QueryId, name: str, request: Request | None) -> None:
+    With the record of an ended query, as a list of them has it, nothing is looked up again to say how the query ended.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        query_id: QueryId,
+        name: str,
+        request: Request | None,
+        *,
+        ended: QueryRecord | None = None,
+    ) -> None:
         self._engine = engine
         self._core = engine.core
         self.id = query_id
         self.name = name
         self._request = request
+        self._ended = ended
         self._rows = ResultLog(engine, query_id, name)
 
     def __repr__(self) -> str:
         return f"<weft.Query {self.name} {self.state}>"
 
     @property
-    def _record(self) -> QueryRecord | None:
-        return record_of(self._core, self.id)
+    def record(self) -> QueryRecord | None:
+        """What is on record of it; None while it is pending."""
+        return record_of(self._core, self.id) if self._ended is None else self._ended
 
     @property
     def sql(self) -> str:
         """The text it was created with."""
-        record = self._record
+        record = self.record
         return bound_of(self._core, self.id).sql if record is None else record.sql
 
     @property
     def state(self) -> str:
         """ "pending" until its first boundary, then "live", at last "dropped" or "failed"."""
-        record = self._record
+        record = self.record
         if record is None:
             return "pending" if self._core.roster.is_pending(self.id) else "dropped"
         if record.error:
@@ -62,13 +75,14 @@ class Query:
     @property
     def error(self) -> str:
         """Why it failed; empty if it did not."""
-        return self._record.error if self._record is not None else ""
+        record = self.record
+        return "" if record is None else record.error
 
     @property
     def complete_from(self) -> datetime | None:
         """The event time from which its result is complete; None = from the beginning (or still pending). A time that
         Python's `datetime` cannot hold (before the year 1, after 9999) is given as the nearest that it can."""
-        record = self._record
+        record = self.record
         return None if record is None or record.start is None else to_datetime(record.start)
 
     @property
@@ -186,10 +200,14 @@ class Query:
 
     def explain(self) -> str:
         """The query's part of the shared plan as text."""
-        record = self._record
+        record = self.record
         if record is None:
             return f"query {self.name} ({self.id}): {self.state}\n  {self.sql}"
-        return explain_query(record, bound_of(self._core, self.id), self._core.plan)
+        try:
+            bound = bound_of(self._core, self.id)
+        except WeftError as error:  # of an ended query, whose text this release does not take any more
+            return f"query {self.name} ({self.id}): {self.state}\n  {record.sql}\n  {error.in_a_line()}"
+        return explain_query(record, bound, self._core.plan)
 
     def drop(self) -> None:
         """Stop the query at the next boundary; its committed results stay readable. Harmless when repeated."""

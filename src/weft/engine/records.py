@@ -42,21 +42,24 @@ class Records(Mapping[QueryId, QueryRecord]):
         """The record of a query that ended earlier; it may have to wait for the disk."""
         return self._disk.get(query) if is_id(query) else None
 
+    def in_memory(self, *, live: bool) -> dict[QueryId, QueryRecord]:
+        """The records that are in memory: of queries that ended lately, and, if asked for, of those that are live."""
+        return {**self.lately, **({query: each.record for query, each in self._live.items()} if live else {})}
+
     def __iter__(self) -> Iterator[QueryId]:
-        return (record.id for record in self.page("", after=0, limit=len(self)))
+        return (record.id for record in self.page("", self.in_memory(live=True), after=0, limit=len(self)))
 
     def __len__(self) -> int:
         here = {*self._live, *self.lately}  # after a crash some may be both here and there
         return len(here) + self._disk.count_without(here)
 
     def page(
-        self, prefix: str, *, after: int, limit: int, live: bool = True, latest: bool = False
+        self, prefix: str, here: Mapping[QueryId, QueryRecord], *, after: int, limit: int, latest: bool = False
     ) -> list[QueryRecord]:
-        """Records of queries whose names begin with `prefix` and that are behind number `after`, in their order: the
-        first of them, or the latest."""
-        found = {r.id: r for r in self._disk.page(prefix, after=after, limit=limit, latest=latest)}
-        found |= self.lately
-        found |= {query: each.record for query, each in self._live.items()} if live else {}
+        """Records, those of `here` and those on disk, of queries whose names begin with `prefix` and that are behind
+        number `after`, in their order: the first of them, or the latest. `here` was taken from memory before: a query
+        that goes to disk meanwhile is in one of the two."""
+        found = {r.id: r for r in self._disk.page(prefix, after=after, limit=limit, latest=latest)} | dict(here)
         wanted = (r for r in found.values() if r.name.startswith(prefix) and number_of(r.id) > after)
         ordered = sorted(wanted, key=lambda record: number_of(record.id))
         return ordered[-limit:] if latest else ordered[:limit]
@@ -70,8 +73,16 @@ class Records(Mapping[QueryId, QueryRecord]):
 
     def latest(self, name: str) -> QueryRecord | None:
         """The latest query that had a name and has ended."""
-        lately = [record for record in self.lately.values() if record.name == name]
-        return max(lately, key=lambda record: number_of(record.id)) if lately else self._disk.latest(name)
+        return self.latest_here(name) or self.latest_on_disk(name)
+
+    def latest_here(self, name: str) -> QueryRecord | None:
+        """The latest query that had a name and ended lately."""
+        lately = (record for record in self.lately.values() if record.name == name)
+        return max(lately, key=lambda record: number_of(record.id), default=None)
+
+    def latest_on_disk(self, name: str) -> QueryRecord | None:
+        """The latest query that had a name and ended earlier; it may have to wait for the disk."""
+        return self._disk.latest(name)
 
     def failed_lately(self, prefix: str) -> int:
         """How many queries failed whose names begin with `prefix`, without those on disk."""

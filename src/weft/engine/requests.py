@@ -31,7 +31,7 @@ from weft.state.ended import EndedQueries
 
 TICK = 1
 """The least distance of event times, in microseconds."""
-_LATENCIES = 10_000
+_LATENCIES = 1000
 _SETTLE_AFTER = 1000
 """Ended queries that are kept in memory at most, whenever the next checkpoint is."""
 
@@ -69,7 +69,7 @@ class Requests:
         self.sinks: set[QueryId] = set()
         """Queries with a sink that has not had everything: each has a file that says how far it has got."""
         self.latencies: dict[QueryId, float] = {}
-        """Seconds from the request to its effect, for queries created since the start; the last few thousand."""
+        """Seconds from the request to its effect, for queries created since the start; the last thousand."""
         self._next_id = 0
 
     # ---- what is there
@@ -102,15 +102,21 @@ class Requests:
         return self.record(query).name if found is None else found
 
     def find(self, name: str) -> QueryId | None:
-        """The query of this name: the live or pending one, else the latest that had it. A query whose drop waits for
-        the boundary has given its name away, and is the latest that had it."""
+        """The query of this name: the live or pending one, else the latest that had it."""
+        found = self.find_here(name)
+        record = self.records.latest_on_disk(name) if found is None else None
+        return found if record is None else record.id
+
+    def find_here(self, name: str) -> QueryId | None:
+        """The same without those that are on disk only. A query whose drop waits for the boundary has given its name
+        away, and is the latest that had it."""
         if name in self.names:
             return self.names[name]
         leaving = (query for request in self.pending for query in request.dropped if query in self.live)
         for query in leaving:
             if self.live[query].record.name == name:
                 return query
-        record = self.records.latest(name)
+        record = self.records.latest_here(name)
         return None if record is None else record.id
 
     def readers_of(self, stream: str) -> dict[QueryId, str]:

@@ -25,7 +25,6 @@ from weft.state.directory import RESTORE
 from weft.state.ended import ENDED_FILE, number_of
 from weft.state.journal import record_from_json, record_to_json
 
-_LATENCIES = 10_000
 _SETTLE_AFTER = 1000
 """Ended queries that are kept in memory at most, whenever the next checkpoint is."""
 

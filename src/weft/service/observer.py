@@ -25,6 +25,8 @@ _log = logging.getLogger("weft.service")
 KEPT_BATCHES = 120
 KEPT_POINTS = 60
 KEPT_COUNTS = 30
+KEPT_ENDED = 200
+"""Queries that have ended whose figures are still known."""
 MOST_PAIRS = 20_000_000
 """That are counted: those of a batch are read together."""
 RECENT = 5
@@ -142,9 +144,12 @@ class Observer:
             return QueryFigures(known.rows, known.rows_per_second, known.latency, known.points.copy())
 
     def _unseen(self, query: QueryId) -> QueryFigures:
-        """Figures to begin with: how many rows a query had before the service started is not known."""
-        record = self._engine.core.roster.records.get(query)
-        return QueryFigures(rows=None if record is not None and record.created < self._first else 0)
+        """Figures to begin with: how many rows a query had before the service started is not known, nor how many one
+        had that ended long ago. Nothing is read from disk for it."""
+        roster = self._engine.core.roster
+        record = roster.records.here(query)
+        is_new = roster.is_pending(query) if record is None else record.created >= self._first
+        return QueryFigures(rows=0 if is_new else None)
 
     def stream(self, name: str) -> StreamFigures:
         """What is known of a stream."""
@@ -246,7 +251,7 @@ class Observer:
         with self._lock:
             elapsed = max(self._batches[-1].at - self._batches[-2].at, 1e-3) if len(self._batches) > 1 else 1.0
             for query, streams in live.items():
-                figures = self._queries.setdefault(query, self._unseen(query))
+                figures = self._queries.get(query) or self._queries.setdefault(query, self._unseen(query))
                 newest = [t.max_time for s in streams if (t := times.get(s)) is not None and t.max_time is not None]
                 figures.latency = manifest.at - max(newest) / 1e6 if newest else figures.latency
                 if skipped or query not in readings:
@@ -261,10 +266,10 @@ class Observer:
             self._forget(live)
 
     def _forget(self, live: Iterable[QueryId]) -> None:
-        """Figures of queries that ended, beyond the latest thousand."""
+        """Figures of queries that ended, but for the latest of them."""
         staying = set(live)
         gone = [query for query in self._queries if query not in staying]
-        for query in gone[: max(0, len(gone) - 1000)]:
+        for query in gone[: max(0, len(gone) - KEPT_ENDED)]:
             del self._queries[query]
 
     def _readings(self, manifest: Manifest) -> tuple[dict[str, Reading], dict[QueryId, tuple[str, ...]]]:

@@ -188,7 +188,7 @@ def list_queries(
     more = limit is not None and len(found) > limit
     shown, views = found[:limit], service.views(tenant)
     cursor = number_of(shown[-1].id) if shown else after
-    return {"queries": [views.query(query) for query in shown], "cursor": cursor, "more": more}
+    return {"queries": views.queries(shown), "cursor": cursor, "more": more}
 
 
 @router.post("/queries", tags=["queries"], status_code=201)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from weft.engine import Engine, Query
+from weft.engine.look import bound_of, find_query, page_of
 from weft.engine.registry import check_name
 from weft.engine.sinks import ParquetSink, parquet
 from weft.engine.what_if import what_if
 from weft.errors import InvalidSetting, UnknownQuery, UnknownStream
-from weft.plan.changelog import QueryId
+from weft.plan.changelog import QueryId, QueryRecord
 from weft.plan.query import BoundQuery
 from weft.service import shapes
 from weft.service.budgets import Budgets
@@ -132,26 +133,25 @@ class Service:
 
         Of ended ones at most `limit`, or a thousand: there may be very many. `latest` gives the last of them.
         """
-        roster = self.engine.core.roster
-        chosen: set[QueryId] = set()
-        with self.engine.core.lock:
-            if state in ("ended", "all"):
-                limit = LARGEST_PAGE if limit is None else limit
-                every = state == "all"
-                found = roster.records.page(tenant.prefix, after=after, limit=limit, live=every, latest=latest)
-                chosen |= {record.id for record in found}
-            if state in ("live", "all"):
-                chosen |= {query for name, query in roster.names.items() if tenant.sees(name)}
-            ordered = sorted(number for number in map(number_of, chosen) if number > after)
-            ordered = ordered[-(limit or 0) :] if latest else ordered[:limit]
-            return [self.engine.query_by_id(QueryId(f"q{number}")) for number in ordered]
+        engine = self.engine
+        found: dict[QueryId, Query] = {}
+        if state in ("ended", "all"):
+            limit = LARGEST_PAGE if limit is None else limit
+            every = state == "all"
+            records = page_of(engine.core, tenant.prefix, after=after, limit=limit, live=every, latest=latest)
+            found = {each.id: Query(engine, each.id, each.name, None, ended=_if_ended(each)) for each in records}
+        if state in ("live", "all"):
+            with engine.core.lock:
+                names = [(query, name) for name, query in engine.core.roster.names.items() if tenant.sees(name)]
+            found = {query: Query(engine, query, name, None) for query, name in names} | found
+        ordered = sorted((query for query in found if number_of(query) > after), key=number_of)
+        return [found[query] for query in (ordered[-(limit or 0) :] if latest else ordered[:limit])]
 
     def query(self, tenant: Tenant, name: str) -> Query:
         """A tenant's query by its name: the live one, else the latest; raises UnknownQuery."""
         check_name("query", name)
         full = tenant.full(name)
-        with self.engine.core.lock:
-            found = self.engine.core.roster.find(full) if tenant.sees(full) else None
+        found = find_query(self.engine.core, full) if tenant.sees(full) else None
         if found is None:
             raise UnknownQuery(f'query "{name}" does not exist', hint="GET /v1/queries lists yours.")
         return self.engine.query_by_id(found)
@@ -159,9 +159,13 @@ class Service:
     def readable(self, tenant: Tenant, name: str) -> Query:
         """A tenant's query whose rows it may read: grants may have been taken away since it was created."""
         query = self.query(tenant, name)
-        for relation in self.engine.core.roster.bound_query(query.id).relations:
-            if not tenant.may_read(relation.stream):
-                raise UnknownStream(f'stream "{relation.stream}" does not exist', hint="GET /v1/streams lists yours.")
+        record = query.record
+        streams = () if record is None else record.streams
+        if not streams:  # it waits, or a release that did not note them wrote its record
+            streams = tuple(each.stream for each in bound_of(self.engine.core, query.id).relations)
+        for stream in streams:
+            if not tenant.may_read(stream):
+                raise UnknownStream(f'stream "{stream}" does not exist', hint="GET /v1/streams lists yours.")
         return query
 
     def create(self, tenant: Tenant, wanted: Sequence[Wanted]) -> list[Query]:
@@ -236,7 +240,7 @@ class Service:
         state = query.state
         found = read_page(self.engine.core, self.reader, query, after, limit=limit)
         self.quotas.give_rows(tenant, len(found.texts))
-        bound = self.engine.core.roster.bound_query(query.id)
+        bound = bound_of(self.engine.core, query.id)
         page: shapes.Page = {
             "columns": columns_of(bound),
             "rows": [],
@@ -246,6 +250,11 @@ class Service:
             "error": query_error(tenant, found.error or query.error),
         }
         return page, found.texts
+
+
+def _if_ended(record: QueryRecord) -> QueryRecord | None:
+    """A record that does not change any more."""
+    return None if record.ended is None else record
 
 
 def _explain(query: Query, operators: Sequence[shapes.Operator]) -> str:

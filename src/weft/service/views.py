@@ -8,7 +8,7 @@ from typing import cast
 from weft.engine import Query
 from weft.engine.explain import explain_plan
 from weft.engine.graph import Kind, Node, query_node
-from weft.engine.look import bound_of, record_of
+from weft.engine.look import bound_of
 from weft.engine.what_if import WhatIf
 from weft.errors import WeftError
 from weft.plan.changelog import QueryRecord, Slots
@@ -69,11 +69,20 @@ class Views(Summaries):
 
     # ---- queries
 
+    def queries(self, queries: Iterable[Query]) -> list[shapes.Query]:
+        """Queries as a list has them: those that have ended without their columns and notices, for which their texts
+        would have to be bound again, and there may be thousands."""
+        shown = ((query, query.record) for query in queries)
+        return [
+            self._query(query, record, brief=record is not None and record.ended is not None) for query, record in shown
+        ]
+
     def query(self, query: Query) -> shapes.Query:
         """A query."""
-        core = self._engine.core
-        record = record_of(core, query.id)
-        bound = self._bound(query, record)
+        return self._query(query, query.record)
+
+    def _query(self, query: Query, record: QueryRecord | None, *, brief: bool = False) -> shapes.Query:
+        bound = None if brief else self._bound(query, record)
         streams = record.streams if record is not None else ()
         if not streams and bound is not None:  # it waits, or a release that did not note them wrote its record
             streams = tuple(dict.fromkeys(relation.stream for relation in bound.relations))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,6 @@ from weft.engine.delivery import Delivery, check_kept
 from weft.engine.sink_notes import new_note
 from weft.engine.sinks import callback
 from weft.errors import UnsupportedQuery
-from weft.plan.changelog import QueryId, QueryRecord
 from weft.plan.query import BoundQuery
 from weft.service.bell import Bell
 from weft.service.follow import Followers
@@ -55,24 +56,63 @@ def test_a_text_that_is_refused_now_is_shown_with_why_it_failed(
 
     monkeypatch.setattr(identity, "bind", refuse)
     views = service.views(EVERYBODY)
-    found = {query["name"]: query for query in map(views.query, service.queries(EVERYBODY, "all"))}
-    assert (found["q"]["state"], found["q"]["columns"]) == ("dropped", [{"name": "x", "type": "int"}])
+    found = {query["name"]: query for query in views.queries(service.queries(EVERYBODY, "all"))}
+    assert views.query(service.query(EVERYBODY, "q"))["columns"] == [{"name": "x", "type": "int"}]
     join = found["join"]
     assert (join["state"], join["error"], join["sql"]) == ("failed", "by zero", JOIN)
     assert (join["streams"], join["columns"], join["notices"]) == (["a", "b"], [], [])
     assert views.query(service.query(EVERYBODY, "join")) == join
+    assert "joins are out of fashion" in service.explain(EVERYBODY, "join")["text"]
+
+
+def test_a_list_of_ended_queries_reads_each_record_once_and_binds_no_text(
+    made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a list read every record again and again under the lock and bound every text: the longer a service had
+    run, the slower it became while somebody looked at that list."""
+    service, host = made
+
+    def refuse(text: str, streams: object) -> BoundQuery:
+        raise AssertionError("a list needs no bound query")
+
+    monkeypatch.setattr(identity, "bind", refuse)
+    readers = watch_disk(monkeypatch, host)
+    found = service.views(EVERYBODY).queries(service.queries(EVERYBODY, "ended"))
+    assert [(query["name"], query["state"]) for query in found] == [("q", "dropped"), ("join", "failed")]
+    assert len(readers) == 1
+
+
+def test_a_query_that_is_forgotten_while_it_is_listed_spoils_no_list(made: tuple[Service, Here]) -> None:
+    service, host = made
+    listed = service.queries(EVERYBODY, "ended")
+    host.engine.core.roster.records.forget_over("a", host.engine.core.lock)
+    found = service.views(EVERYBODY).queries(listed)
+    assert [query["sql"] for query in found] == ["SELECT x FROM a", JOIN]
+
+
+def test_names_of_ended_queries_are_not_looked_up_under_the_lock(
+    made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, host = made
+    readers = watch_disk(monkeypatch, host)
+    assert service.query(EVERYBODY, "q").state == "dropped"
+    assert readers
 
 
 def watch_disk(monkeypatch: pytest.MonkeyPatch, host: Here) -> list[threading.Thread]:
     """Who reads records from disk; never whoever holds the core's lock."""
-    read, readers = EndedQueries.get, list[threading.Thread]()
+    readers = list[threading.Thread]()
 
-    def get(ended: EndedQueries, query: QueryId) -> QueryRecord | None:
-        assert not host.engine.core.lock._is_owned(), "all others wait for the disk"  # type: ignore[attr-defined]
-        readers.append(threading.current_thread())
-        return read(ended, query)
+    def watched(read: Callable[..., Any]) -> Callable[..., Any]:
+        def watching(ended: EndedQueries, *values: Any, **named: Any) -> Any:
+            assert not host.engine.core.lock._is_owned(), "all others wait for the disk"  # type: ignore[attr-defined]
+            readers.append(threading.current_thread())
+            return read(ended, *values, **named)
 
-    monkeypatch.setattr(EndedQueries, "get", get)
+        return watching
+
+    for name in ("get", "page", "latest"):
+        monkeypatch.setattr(EndedQueries, name, watched(getattr(EndedQueries, name)))
     return readers
 
 
