@@ -27,8 +27,9 @@ _MAGIC = int.from_bytes(b"weftdata", "little")
 _NAME = re.compile(r".*-([0-9a-f]{16})\.[a-z.]+")
 _WORD, _ENDING = 8, 2
 _FIXED, _PER_PART = 6, 4
-_KEPT = 1 << 16
-"""Files of which a process remembers that it has checked them."""
+_KEPT = 1 << 13
+"""Files of which a process remembers that it has checked them: those it used last. Each takes some hundred bytes, in
+every process; who has more live files than that checks some of them again."""
 
 _checked: OrderedDict[str, int] = OrderedDict()
 """By path: what was checked, as bits: Arrow's own description, then the parts."""
@@ -190,7 +191,10 @@ def _shown(path: Path) -> str:
 
 def _is_checked(path: Path, what: int) -> bool:
     with _lock:
-        return bool(_checked.get(str(path), 0) & what)
+        key = str(path)
+        if key in _checked:
+            _checked.move_to_end(key)
+        return bool(_checked.get(key, 0) & what)
 
 
 def _note(path: Path, what: int) -> None:
