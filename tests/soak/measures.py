@@ -22,8 +22,10 @@ def processes(pid: int) -> dict[str, float]:
     for kind, process in _tree(pid):
         try:
             with process.oneshot():
+                memory = process.memory_info()
                 figures = {
-                    "rss": process.memory_info().rss,
+                    "rss": memory.rss,
+                    "own": memory.rss - getattr(memory, "shared", 0),
                     "threads": process.num_threads(),
                     "fds": process.num_fds(),
                 }

@@ -67,7 +67,7 @@ def draw(report: Report, samples: Samples, path: Path) -> None:
         _mark(axis, samples, report.rule.warm_up)
     for axis in list(axes)[len(panels) :]:
         axis.set_axis_off()
-    figure.suptitle(f"{report.title}\n(grey: warm-up, dashed: restart, thick: grows)", fontsize=12)
+    figure.suptitle(f"{report.title}\n(grey: not judged, dashed: restart, thick: grows)", fontsize=12)
     figure.savefig(path, dpi=_DOTS)
 
 
@@ -117,7 +117,9 @@ def _across(samples: Samples, at: float) -> float:
 
 
 def _mark(axis: Axes, samples: Samples, warm_up: float) -> None:
-    """Restarts, and the part of each segment that is not judged."""
+    """Restarts, and what is not judged: pauses, and the first part of each segment."""
+    for begin, end in samples.pauses:
+        axis.axvspan(_across(samples, begin), _across(samples, end), color="#DDDDDD", alpha=0.4, linewidth=0)
     for restart in samples.restarts:
         axis.axvline(_across(samples, restart), color="#777777", linestyle="--", linewidth=0.8)
     times: dict[int, list[float]] = {}

@@ -112,7 +112,7 @@ def judge_all(samples: Samples, rule: Rule) -> list[Judged]:
     found = []
     for name in ordered(name for name in samples.names if not samples.is_empty(name)):
         series = describe(name)
-        verdict = judge(samples.points(name), rule, floor=series.unit.floor)
+        verdict = judge(samples.judged_points(name), rule, floor=series.unit.floor)
         found.append(Judged(series, exempt(verdict) if series.exempt else verdict))
     return found
 

@@ -108,6 +108,7 @@ class Soak:
             Failing(self._site),
             Sinks(self._site, folder / "out"),
         )
+        self._paused_at = 0.0
         self._outcome = Outcome(self._sampler.samples, self._site.incidents)
 
     def run(self) -> Outcome:
@@ -159,12 +160,17 @@ class Soak:
     def _idle(self, begins: bool) -> None:
         """There is no input from here on, or there is some again; all that was written before is read first."""
         if begins:
-            self._feeder.paused = True
+            self._paused_at = time.monotonic()
+            self._feeder.paused = self._site.has_no_input = True
             self._await_rows()
         files, size = state_sizes(self._service.folder / "state")["state"]
         for name, value in (("files", files), ("bytes", size)):
             self._outcome.idle.setdefault(name, ([], []))[not begins].append(float(value))
-        self._feeder.paused = begins
+        if not begins:
+            # What is kept has to fill up again before the load is the same as before.
+            began, now, origin = self._paused_at, time.monotonic(), self._site.incidents.began
+            self._sampler.samples.pauses.append((began - origin, now + (now - began) - origin))
+            self._feeder.paused = self._site.has_no_input = False
 
     # ---- the service
 

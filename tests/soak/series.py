@@ -59,6 +59,7 @@ class Series:
 
 _MEASURES = {
     "rss": ("memory (RSS)", Unit.MEMORY),
+    "own": ("memory without mapped files", Unit.MEMORY),
     "heap": ("heap after a collection", Unit.MEMORY),
     "threads": ("threads", Unit.THREADS),
     "fds": ("open files", Unit.HANDLES),
@@ -104,6 +105,8 @@ class Samples:
     rows: list[dict[str, float]] = field(default_factory=list)
     restarts: list[float] = field(default_factory=list)
     """When a segment began, but for the first."""
+    pauses: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when the load was another one: that time is shown, and not judged."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, at: float, values: Mapping[str, float]) -> None:
@@ -132,6 +135,10 @@ class Samples:
         """One series."""
         with self._lock:
             return [Point(row["at"], row[name], int(row["segment"])) for row in self.rows if name in row]
+
+    def judged_points(self, name: str) -> list[Point]:
+        """One series without the pauses."""
+        return [point for point in self.points(name) if not any(begin <= point.at <= end for begin, end in self.pauses)]
 
     def write_csv(self, path: Path) -> None:
         """All of it, a line for each time."""

@@ -109,6 +109,8 @@ class Site:
         self.incidents = incidents
         self.address = ""
         self.generation = 0
+        self.has_no_input = False
+        """Whether no rows are written at the moment."""
         self._up = threading.Event()
 
     def opened(self, address: str) -> None:

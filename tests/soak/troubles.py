@@ -63,6 +63,8 @@ class Trouble(Worker):
         while not (found := seen()) and time.monotonic() < deadline:
             if self.stopping.wait(0.5):
                 break
+            if self.site.has_no_input:  # most of what is waited for comes with rows
+                deadline = time.monotonic() + _PATIENCE
         return bool(found)
 
 
