@@ -100,7 +100,7 @@ fuzz-multiway: setup  ## the same for joins of several relations, with random pl
 	$(BIN)/python -m tests.property.fuzz_multiway --seconds $(SECONDS) $(ARGS)
 
 fuzz-optimizers: setup  ## the optimizers against brute force on thousands of instances: make fuzz-optimizers INSTANCES=3000
-	WEFT_OPTIMIZER_INSTANCES=$(INSTANCES) $(PYTEST) $(ALL_CORES) tests/property/test_optimizers.py tests/unit/optimize/test_partition_exact.py
+	WEFT_OPTIMIZER_INSTANCES=$(INSTANCES) $(PYTEST) $(ALL_CORES) tests/property/test_optimizers.py tests/unit/planner/partitioning/test_exact.py
 
 bench: setup  ## systems side by side: make bench ARGS="run sc1 --systems weft,spark,flink --queries 1,5,20,100"
 	$(BIN)/weft bench $(ARGS)
@@ -132,7 +132,7 @@ bench-optimizer: setup  ## probe orders and partitioning of many queries (CLASH 
 bench-partitioning: setup  ## shared partitioning alone (SASPAR fig. 8)
 	$(BIN)/python -m weft.bench.partitioning $(ARGS)
 
-# The output stays in soak-out; ARGS="--publish docs/soak.md" also writes the page.
+# The output stays in soak-out; ARGS="--publish docs/explanation/soak.md" also writes the page.
 soak: setup  ## a service under a mixed load, and whether anything of it grows: make soak MINUTES=30
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) --out soak-out $(ARGS)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weft.engine import BatchSummary, Engine, Query
-    from weft.engine.sinks import callback, parquet
-    from weft.engine.streams import files
+    from weft.engine.inputs.declare import files
+    from weft.engine.sinks.sinks import callback, parquet
     from weft.errors import WeftError
 
 __version__ = "0.1.0"
@@ -19,9 +19,9 @@ _HOMES = {
     "Engine": "weft.engine",
     "Query": "weft.engine",
     "WeftError": "weft.errors",
-    "callback": "weft.engine.sinks",
-    "files": "weft.engine.streams",
-    "parquet": "weft.engine.sinks",
+    "callback": "weft.engine.sinks.sinks",
+    "files": "weft.engine.inputs.declare",
+    "parquet": "weft.engine.sinks.sinks",
 }
 
 

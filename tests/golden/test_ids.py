@@ -1,7 +1,7 @@
 """Ids by which rows and results are found on disk: those of one release are those of the next.
 
 If one of these has to change, state directories of the release before cannot be read: raise `FORMAT` in
-`state/directory.py`. They are written out here so that nobody changes them by updating a file.
+`storage/directory.py`. They are written out here so that nobody changes them by updating a file.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from decimal import Decimal
 
 import pytest
 
-from tests.unit.engine.sample import STREAMS, live
-from weft.engine.identity import identified
-from weft.optimize.weave import sides_of
+from tests.support.engine_sample import STREAMS, live
+from weft.engine.queries.identity import identified
 from weft.plan.expression import Call, Column, Expression, Literal, Opaque
 from weft.plan.identity import identity
 from weft.plan.key import key_column
 from weft.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, Kind
+from weft.planner.stores import sides_of
 from weft.sql import bind
 
 WINDOW, SESSION = "[RANGE 10 SECONDS]", "[SESSION 3 SECONDS]"

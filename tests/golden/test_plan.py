@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine.sample import STREAMS, new_roster
-from weft.engine.explain import explain_plan, explain_query
-from weft.optimize.multiway import Measured, plan_probes, weave_probes
-from weft.optimize.weave import probed_stores, weave
+from tests.support.engine_sample import STREAMS, new_roster
+from weft.engine.views.explain import explain_plan, explain_query
+from weft.planner.joins.plan_joins import Measured, plan_probes, weave_probes
+from weft.planner.stores import probed_stores, weave
 from weft.sql import bind
 
 CASES = sorted(Path(__file__).parent.glob("plan/*.txt"))

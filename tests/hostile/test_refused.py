@@ -12,7 +12,7 @@ from weft.plan.expression import Opaque, columns_of, parts_of, to_sql
 from weft.plan.query import BoundQuery
 from weft.plan.stream import FrameSource, Stream
 from weft.sql import bind
-from weft.sql.schema import parse_schema
+from weft.sql.syntax.schema import parse_schema
 
 STREAMS = {"s": Stream("s", parse_schema(DDL), "ts", timedelta(0), None, FrameSource())}
 REFUSED = [each for each in CORPUS if each.code is not None and not each.by_spark]

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from tests.property.harness import CoreHarness
+from tests.support.harness import CoreHarness
+from weft.execution.input.decode import read_pieces
+from weft.execution.input.pieces import BYTES_AT_ONCE
+from weft.execution.results.read import chunks_of, plan_reading, read_chunk
+from weft.execution.selection.select import rows_at_once
+from weft.execution.stages import run_here
 from weft.plan.stream import FileSource, Format, Stream
-from weft.runtime.decode import read_pieces
-from weft.runtime.pieces import BYTES_AT_ONCE
-from weft.runtime.read import chunks_of, plan_reading, read_chunk
-from weft.runtime.stages import run_here
-from weft.runtime.tag import rows_at_once
 from weft.sql import parse_schema
 
 ROWS, TEXT = 2200, 1 << 20

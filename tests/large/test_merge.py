@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.property.harness import CoreHarness
-from tests.unit.engine.sample import open_core, rows
-from weft.runtime import pieces
-from weft.runtime.read import Chunk, Reading, chunks_of, plan_reading, read_chunk
-from weft.state import compaction
+from tests.support.engine_sample import open_core, rows
+from tests.support.harness import CoreHarness
+from weft.execution.input import pieces
+from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading, read_chunk
+from weft.storage import compaction
 
 
 def test_merging_keeps_every_row_when_text_exceeds_2_gib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The layers of docs/architecture.md hold, and the contracts that say so would notice if they did not."""
+"""The layers of docs/explanation/architecture.md hold, and the contracts that say so would notice if they did not."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.meta.project import ROOT, SOURCE, python_files
 
 VIOLATIONS = [
     ("errors.py", "import weft.plan.types", "imports point down only"),
-    ("plan/new.py", "from weft.state import directory", "imports point down only"),
+    ("plan/new.py", "from weft.storage import directory", "imports point down only"),
     ("helpers.py", "", "imports point down only"),
-    ("plan/new.py", "from pyspark.sql import SparkSession", "pyspark lives only in runtime"),
-    ("state/new.py", "import pyspark", "pyspark lives only in runtime"),
+    ("plan/new.py", "from pyspark.sql import SparkSession", "only spark imports pyspark"),
+    ("storage/new.py", "import pyspark", "only spark imports pyspark"),
     ("plan/new.py", "import sqlglot", "sqlglot stays inside sql"),
-    ("runtime/new.py", "from sqlglot import exp", "sqlglot stays inside sql"),
-    ("plan/new.py", "import pyarrow as pa", "plan, sql and optimize are pure"),
-    ("plan/new.py", "from time import monotonic", "plan, sql and optimize are pure"),
+    ("execution/new.py", "from sqlglot import exp", "sqlglot stays inside sql"),
+    ("plan/new.py", "import pyarrow as pa", "plan, sql and planner are pure"),
+    ("plan/new.py", "from time import monotonic", "plan, sql and planner are pure"),
     ("kernels/new.py", "from pathlib import Path", "kernels are functions on arrays"),
 ]
 

@@ -6,11 +6,11 @@ import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.unit.engine.alone import Alone
-from tests.unit.engine.sample import reports_of, rows
-from weft.engine.retention import keep
-from weft.runtime.task import BatchInputs
-from weft.service.added import read_added, write_added
+from tests.support.engine_alone import Alone
+from tests.support.engine_sample import reports_of, rows
+from weft.engine.results.retention import keep
+from weft.execution.program import BatchInputs
+from weft.service.added_streams import read_added, write_added
 from weft.service.config import StreamSpec
 
 BATCHES, MORE = 4, 2

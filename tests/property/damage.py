@@ -16,14 +16,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.property.forced_plans import random_planner
-from tests.property.harness import CoreHarness
-from tests.unit.engine.sample import JOIN, STREAMS, rows
+from tests.support.engine_sample import JOIN, STREAMS, rows
+from tests.support.forced_plans import random_planner
+from tests.support.harness import CoreHarness
 from weft.engine import core as core_module
 from weft.errors import ResultsGone, StateCorrupt, StateVersion
-from weft.optimize.multiway import Planner
-from weft.state import compaction, journal
-from weft.state.files import forget_checked
+from weft.planner.joins.plan_joins import Planner
+from weft.storage import compaction, journal
+from weft.storage.data_file import forget_checked
 
 SESSION = "[SESSION 3 SECONDS]"
 QUERIES = {
@@ -128,7 +128,7 @@ def _judged(path: Path, expected: object, use: Callable[[Path], object]) -> Outc
     try:
         found = use(path)
     except (StateCorrupt, StateVersion, ResultsGone) as error:
-        # Whoever reads a file of results only knows that it is gone; `engine/result_log.py` says what that means.
+        # A reader of a result file knows only that it is gone; `engine/results/result_log.py` says what that means.
         return Outcome("said", str(error))
     except BaseException:
         return Outcome("raw", traceback.format_exc())

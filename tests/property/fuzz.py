@@ -16,12 +16,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from tests.property.features import Features
-from tests.property.harness_api import OpenHarness
-from tests.property.reference import reference_for
-from tests.property.run import play
-from tests.property.shrink import Fails, describe, shrink
-from tests.property.workload import SMALL, Schedule, Sizes, draw_schedule
+from tests.support.generators.features import Features
+from tests.support.generators.workload import SMALL, Schedule, Sizes, draw_schedule
+from tests.support.harness_api import OpenHarness
+from tests.support.oracles.reference import reference_for
+from tests.support.run import play
+from tests.support.shrink import Fails, describe, shrink
 
 EngineFor = Callable[[Schedule], OpenHarness]
 
@@ -70,7 +70,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--shrink", type=float, default=60.0, help="seconds to make a failing schedule smaller")
     parser.add_argument(
         "--harness",
-        default="tests.property.harness",
+        default="tests.support.harness",
         help='module with an open_harness(path, streams, *, partitions); "reference" is the one in plain Python',
     )
     return parser.parse_args(arguments)

@@ -11,11 +11,11 @@ from dataclasses import replace
 from time import monotonic
 
 from tests.property.fuzz import EngineFor, attempt, report
-from tests.property.multiway import MULTIWAY, draw_multiway_schedule
-from tests.property.multiway_harness import own_plans, random_plans
-from tests.property.multiway_reference import MultiwayReference
-from tests.property.reference import reference_for
-from tests.property.shrink_queries import shrink_all
+from tests.support.generators.multiway import MULTIWAY, draw_multiway_schedule
+from tests.support.multiway_harness import own_plans, random_plans
+from tests.support.oracles.multiway_reference import MultiwayReference
+from tests.support.oracles.reference import reference_for
+from tests.support.shrink_queries import shrink_all
 
 
 def main(arguments: list[str] | None = None) -> int:

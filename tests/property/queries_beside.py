@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.property.beside import BATCHES, MORE, QUERY, batch, end, open_alone
-from tests.unit.engine.alone import files_of
-from weft.engine.look import page_of
-from weft.engine.sinks import parquet
+from tests.support.engine_alone import files_of
+from weft.engine.queries.look import page_of
+from weft.engine.sinks.sinks import parquet
 from weft.plan.changelog import QueryId
 
 _ENDED = 12

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from hypothesis import note
 
-from tests.property.by_seed import by_seed
-from tests.property.cases import aggregate, alone, call, col, join, lit, row, schedule, windows
-from tests.property.data import DECIMAL
-from tests.property.features import Features
-from tests.property.harness_api import Row
-from tests.property.oracle import Lifetime, Oracle
-from tests.property.reference import reference_for
-from tests.property.run import play
-from tests.property.spec import (
+from tests.support.by_seed import by_seed
+from tests.support.generators.cases import aggregate, alone, call, col, join, lit, row, schedule, windows
+from tests.support.generators.data import DECIMAL
+from tests.support.generators.features import Features
+from tests.support.generators.workload import Batch, Create, Schedule, Sizes, draw_schedule
+from tests.support.harness_api import Row
+from tests.support.oracles.oracle import Lifetime, Oracle
+from tests.support.oracles.reference import reference_for
+from tests.support.run import play
+from tests.support.spec import (
     Arith,
     Call,
     Compare,
@@ -31,7 +32,6 @@ from tests.property.spec import (
     Window,
     WindowEdge,
 )
-from tests.property.workload import Batch, Create, Schedule, Sizes, draw_schedule
 from weft.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING
 
 SIZES = Sizes(rows=50, features=Features(aggregations=True))

@@ -6,10 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from tests.property.cases import aggregate, call, col
-from tests.property.compare import compare_rows
-from tests.property.data import DECIMAL, from_micros
-from tests.property.spec import Call, QuerySpec, Sliding
+from tests.support.generators.cases import aggregate, call, col
+from tests.support.generators.data import DECIMAL, from_micros
+from tests.support.oracles.compare import compare_rows
+from tests.support.spec import Call, QuerySpec, Sliding
 from weft.plan.types import DOUBLE
 
 EDGES = (from_micros(0), from_micros(4))

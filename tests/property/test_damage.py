@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.property.damage import DAMAGES, Results, build, damaged_copy, files_by_kind, go_on, judge, small_sizes
-from weft.state import directory
+from weft.storage import directory
 
 CASES = int(os.environ.get("WEFT_DAMAGE_CASES", "1"))
 KINDS = (

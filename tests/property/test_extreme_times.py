@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.property.by_seed import by_seed
-from tests.property.extremes import CASES, LATENESS, SECOND, draw_rows, results, to_batch
-from tests.property.harness import CoreHarness
+from tests.support.by_seed import by_seed
+from tests.support.generators.extremes import CASES, LATENESS, SECOND, draw_rows, results, to_batch
+from tests.support.harness import CoreHarness
 from weft.plan.stream import FrameSource, Stream
 from weft.plan.time import TIME_MAX, TIME_MIN
 from weft.sql import parse_schema

@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 from hypothesis import note
 
-from tests.property.by_seed import by_seed
-from tests.property.cases import PLAIN, alone, col, lit, row, schedule
-from tests.property.columns import columns_in, relations_in, renumbered
-from tests.property.multiway import MOST_ROWS, MULTIWAY, draw_multiway_schedule, queries_of
-from tests.property.multiway_reference import MultiwayReference
-from tests.property.oracle import Lifetime, Oracle
-from tests.property.reference import reference_for
-from tests.property.run import play
-from tests.property.spec import (
+from tests.support.by_seed import by_seed
+from tests.support.generators.cases import PLAIN, alone, col, lit, row, schedule
+from tests.support.generators.columns import columns_in, relations_in, renumbered
+from tests.support.generators.multiway import MOST_ROWS, MULTIWAY, draw_multiway_schedule, queries_of
+from tests.support.generators.workload import Batch, Create, Schedule
+from tests.support.oracles.multiway_reference import MultiwayReference
+from tests.support.oracles.oracle import Lifetime, Oracle
+from tests.support.oracles.reference import reference_for
+from tests.support.run import play
+from tests.support.spec import (
     Arith,
     Between,
     Compare,
@@ -36,13 +37,12 @@ from tests.property.spec import (
     Window,
     WindowEdge,
 )
-from tests.property.text import weft_sql
-from tests.property.workload import Batch, Create, Schedule
+from tests.support.text import weft_sql
 from weft.plan.expression import TRUE, Opaque
 from weft.plan.query import BoundQuery
 from weft.plan.types import INT
 from weft.sql import bind
-from weft.sql.connection import components
+from weft.sql.names.connection import components
 
 SEEDS = range(60)
 

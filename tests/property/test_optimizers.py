@@ -13,18 +13,18 @@ from typing import TypeVar
 
 import pytest
 
-from tests.property.probe_oracle import Oracle, TooMany
-from weft.optimize.explain_probes import explain
-from weft.optimize.highs import Limits
-from weft.optimize.join_graph import Attribute, JoinInput, JoinQuery, Predicate, compare
-from weft.optimize.join_tree import best_tree
-from weft.optimize.lattice import build_lattice
-from weft.optimize.plan_probes import add_queries, drop_queries, plan_probe_orders, what_if
-from weft.optimize.probe_order import exhaustive_orders, greedy_orders
-from weft.optimize.probe_plan import Method, fault
-from weft.optimize.probe_trees import ProbeTree, probe_trees, rule_sets
-from weft.optimize.statistics import CostModel, Statistics
+from tests.support.oracles.probe_oracle import Oracle, TooMany
 from weft.plan.changelog import QueryId
+from weft.planner.highs import Limits
+from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery, Predicate, compare
+from weft.planner.joins.join_tree import best_tree
+from weft.planner.joins.lattice import build_lattice
+from weft.planner.joins.one_query import exhaustive_orders, greedy_orders
+from weft.planner.joins.order_plan import Method, fault
+from weft.planner.joins.orders import add_queries, drop_queries, plan_probe_orders, what_if
+from weft.planner.joins.statistics import CostModel, Statistics
+from weft.planner.rule_sets.explain_orders import explain
+from weft.planner.rule_sets.rule_sets import ProbeTree, probe_trees, rule_sets
 
 T = TypeVar("T")
 INSTANCES = int(os.environ.get("WEFT_OPTIMIZER_INSTANCES", "60"))

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from hypothesis import note
 
-from tests.property.by_seed import by_seed
-from tests.property.cases import alone, col, join, lit, row, schedule, select, self_join
-from tests.property.compare import compare_rows
-from tests.property.data import DECIMAL, from_micros
-from tests.property.features import Features
-from tests.property.oracle import Oracle
-from tests.property.reference import reference_for
-from tests.property.run import play
-from tests.property.spec import (
+from tests.support.by_seed import by_seed
+from tests.support.generators.cases import alone, col, join, lit, row, schedule, select, self_join
+from tests.support.generators.data import DECIMAL, from_micros
+from tests.support.generators.features import Features
+from tests.support.generators.workload import Sizes, draw_schedule
+from tests.support.oracles.compare import compare_rows
+from tests.support.oracles.oracle import Oracle
+from tests.support.oracles.reference import reference_for
+from tests.support.run import play
+from tests.support.spec import (
     And,
     Arith,
     Between,
@@ -38,7 +39,6 @@ from tests.property.spec import (
     Value,
     Window,
 )
-from tests.property.workload import Sizes, draw_schedule
 from weft.plan.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP
 
 

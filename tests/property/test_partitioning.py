@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.optimize.partition_choice import choose_partitioning
-from weft.optimize.partition_problem import cost_of
-from weft.optimize.partition_workload import compile_workload
-from weft.optimize.partitioning import (
+from weft.planner.partitioning.choose import choose_partitioning
+from weft.planner.partitioning.compile import compile_workload
+from weft.planner.partitioning.problem import cost_of
+from weft.planner.partitioning.workload import (
     Grouping,
     Input,
     PartitionedQuery,

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.property.features import Features
-from tests.property.harness_api import Inputs, Row
-from tests.property.matches import Arrived
-from tests.property.reference import Reference, Running, reference_for
-from tests.property.run import Mismatch, play
-from tests.property.shrink import describe, shrink
-from tests.property.spec import Key, QuerySpec, Sliding
-from tests.property.workload import Batch, Create, Schedule, Sizes, draw_schedule
+from tests.support.generators.features import Features
+from tests.support.generators.workload import Batch, Create, Schedule, Sizes, draw_schedule
+from tests.support.harness_api import Inputs, Row
+from tests.support.oracles.matches import Arrived
+from tests.support.oracles.reference import Reference, Running, reference_for
+from tests.support.run import Mismatch, play
+from tests.support.shrink import describe, shrink
+from tests.support.spec import Key, QuerySpec, Sliding
 from weft.plan.stream import Stream
 
 SCHEDULES = 150

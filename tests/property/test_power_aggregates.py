@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.property.features import Features
-from tests.property.harness_api import Inputs, Row
-from tests.property.matches import Arrived, Match, Member, grouped_rows
-from tests.property.reference import Reference, Running
-from tests.property.spec import QuerySpec, Sliding, relation_of
 from tests.property.test_power import fails
-from tests.property.workload import Sizes, draw_schedule
+from tests.support.generators.features import Features
+from tests.support.generators.workload import Sizes, draw_schedule
+from tests.support.harness_api import Inputs, Row
+from tests.support.oracles.matches import Arrived, Match, Member, grouped_rows
+from tests.support.oracles.reference import Reference, Running
+from tests.support.spec import QuerySpec, Sliding, relation_of
 
 SCHEDULES = 200
 SIZES = Sizes(rows=50, crowds=0.0, features=Features(aggregations=True))

@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from tests.property.fuzz import attempt
-from tests.property.multiway import MULTIWAY, SESSIONS, draw_multiway_schedule
-from tests.property.multiway_harness import random_plans
-from tests.property.run import Mismatch
-from tests.property.workload import Schedule, Sizes
-from weft.kernels import combine
-from weft.plan.probes import Probe
-from weft.runtime import hop, session_join, store_view, walk
-from weft.runtime.store_view import Seen, StoreViews
-from weft.state.combination import Combinations
+from tests.support.generators.multiway import MULTIWAY, SESSIONS, draw_multiway_schedule
+from tests.support.generators.workload import Schedule, Sizes
+from tests.support.multiway_harness import random_plans
+from tests.support.run import Mismatch
+from weft.execution.join import probe_step as hop
+from weft.execution.join import probe_tree as walk
+from weft.execution.join import session_join, store_view
+from weft.execution.join.store_view import Seen, StoreViews
+from weft.kernels.join import and_sets as combine
+from weft.plan.probe_tree import Probe
+from weft.storage.combinations import Combinations
 
 SCHEDULES = 80
 

@@ -10,17 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.property.columns import relations_in
-from tests.property.evaluate import holds
-from tests.property.matches import Arrived
-from tests.property.multiway import MULTIWAY, draw_multiway_schedule, queries_of
-from tests.property.multiway_reference import Chosen, Combination, MultiwayReference, combined_row, over_combinations
-from tests.property.reference import Running, reference_for
-from tests.property.run import Mismatch, play
-from tests.property.shrink import describe
-from tests.property.shrink_queries import shrink_all
-from tests.property.spec import Between, Compare, Predicate, QuerySpec, Range, Sliding, Unbounded
-from tests.property.workload import Batch, Schedule
+from tests.support.generators.columns import relations_in
+from tests.support.generators.multiway import MULTIWAY, draw_multiway_schedule, queries_of
+from tests.support.generators.workload import Batch, Schedule
+from tests.support.oracles.evaluate import holds
+from tests.support.oracles.matches import Arrived
+from tests.support.oracles.multiway_reference import (
+    Chosen,
+    Combination,
+    MultiwayReference,
+    combined_row,
+    over_combinations,
+)
+from tests.support.oracles.reference import Running, reference_for
+from tests.support.run import Mismatch, play
+from tests.support.shrink import describe
+from tests.support.shrink_queries import shrink_all
+from tests.support.spec import Between, Compare, Predicate, QuerySpec, Range, Sliding, Unbounded
 
 SCHEDULES = 80
 SIZES = replace(MULTIWAY, rows=24)

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from tests.property.project import project
-from weft.plan.aggregate import Aggregation
+from tests.support.oracles.project import project
+from weft.plan.aggregation import Aggregation
 from weft.plan.query import BoundQuery, Output
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import cast
 from unittest.mock import patch
 
-from tests.property.by_seed import by_seed
-from tests.property.harness import CoreHarness
-from tests.unit.engine.sample import EPOCH, open_core, rows, stream
+from tests.support.by_seed import by_seed
+from tests.support.engine_sample import EPOCH, open_core, rows, stream
+from tests.support.harness import CoreHarness
 
 LATENESS = {"a": 0, "b": 3, "c": 1}
 TIMEOUT = 60
@@ -190,7 +190,7 @@ def test_what_an_idle_stream_missed_does_not_depend_on_what_was_freed(seed: int)
     streams = [
         replace(stream(n, lateness=late), idle_timeout=timedelta(seconds=TIMEOUT)) for n, late in LATENESS.items()
     ]
-    with TemporaryDirectory() as path, patch("weft.engine.idle.time.monotonic", lambda: clock[0]):
+    with TemporaryDirectory() as path, patch("weft.engine.inputs.clocks.time.monotonic", lambda: clock[0]):
         harness = open_core(Path(path), streams=streams, partitions=random.choice((1, 3)))
         chosen = random.sample(sorted(QUERIES), random.choice((1, 3, len(QUERIES))))
         harness.create_many([(QUERIES[name][0], name) for name in chosen])

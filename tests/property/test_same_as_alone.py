@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import note
 
-from tests.property.by_seed import by_seed
-from tests.property.features import Features
-from tests.property.harness import open_harness
-from tests.property.run import run_schedule
-from tests.property.workload import Sizes
+from tests.support.by_seed import by_seed
+from tests.support.generators.features import Features
+from tests.support.generators.workload import Sizes
+from tests.support.harness import open_harness
+from tests.support.run import run_schedule
 
 _PLAIN = Sizes(features=Features(aggregations=False))
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from hypothesis import note
 
-from tests.property.by_seed import by_seed
 from tests.property.fuzz import EngineFor
-from tests.property.multiway import AGGREGATED, MULTIWAY, SESSIONS, draw_multiway_schedule
-from tests.property.multiway_harness import own_plans, random_plans
-from tests.property.run import play
-from tests.property.workload import Sizes
+from tests.support.by_seed import by_seed
+from tests.support.generators.multiway import AGGREGATED, MULTIWAY, SESSIONS, draw_multiway_schedule
+from tests.support.generators.workload import Sizes
+from tests.support.multiway_harness import own_plans, random_plans
+from tests.support.run import play
 
 SCHEDULES = int(os.environ.get("WEFT_MULTIWAY_SCHEDULES", "100"))
 

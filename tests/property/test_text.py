@@ -8,10 +8,11 @@ from decimal import Decimal
 
 import pytest
 
-from tests.property.cases import PLAIN, aggregate, call, col, join, lit, select, self_join
-from tests.property.data import DECIMAL, from_micros
-from tests.property.features import Features
-from tests.property.spec import (
+from tests.support.generators.cases import PLAIN, aggregate, call, col, join, lit, select, self_join
+from tests.support.generators.data import DECIMAL, from_micros
+from tests.support.generators.features import Features
+from tests.support.generators.workload import Create, Sizes, draw_schedule
+from tests.support.spec import (
     Arith,
     Compare,
     Having,
@@ -31,8 +32,7 @@ from tests.property.spec import (
     Value,
     Window,
 )
-from tests.property.text import duration_sql, spark_literal, weft_sql
-from tests.property.workload import Create, Sizes, draw_schedule
+from tests.support.text import duration_sql, spark_literal, weft_sql
 from weft.plan.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, DataType
 from weft.sql import bind
 

@@ -10,8 +10,8 @@ import httpx2
 import pyarrow.dataset
 import pytest
 
-from tests.disk import fill, small_disk
 from tests.service.conftest import Service, wait_for
+from tests.support.disk import fill, small_disk
 
 pytestmark = pytest.mark.spark
 

@@ -27,7 +27,7 @@ from tests.soak.series import Samples, of_folders
 from tests.soak.small import Small
 from tests.soak.verdict import Rule
 from weft.engine.core import CHECKPOINT_EVERY, Core
-from weft.state.directory import Directory
+from weft.storage.directory import Directory
 
 SAMPLES = 100
 OPENINGS = 10

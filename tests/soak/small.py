@@ -7,9 +7,9 @@ from itertools import count, islice
 from pathlib import Path
 from random import Random
 
-from tests.property.harness import CoreHarness
-from tests.unit.engine.sample import rows, stream
-from weft.engine.look import page_of
+from tests.support.engine_sample import rows, stream
+from tests.support.harness import CoreHarness
+from weft.engine.queries.look import page_of
 
 _RANGE, _LONGER = "[RANGE 2 SECONDS]", "[RANGE 3 SECONDS]"
 _BASE = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import weft
-from weft.runtime.session import local_session
+from weft.spark.session import local_session
 
 
 @dataclass(frozen=True, slots=True)

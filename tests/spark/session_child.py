@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark import SparkContext
 
 import weft
-from weft.runtime.session import local_session
+from weft.spark.session import local_session
 
 CANARIES = ("CANARY_TOKEN", "CANARY_NAMED", "CANARY_PASSED_KEY", "CANARY_PLAIN")
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 import weft
-from tests.disk import fill, small_disk
 from tests.spark.support import DDL, Place, alone, at, events, ordered, put, rows, steps, wait_for, within
-from tests.unit.sql.streams import STREAMS
+from tests.support.disk import fill, small_disk
+from tests.support.sql_streams import STREAMS
 from tests.unit.sql.test_bad_queries import CASES
 from weft import WeftError
 from weft.kernels.payload_types import payload_type
-from weft.state.directory import FORMAT
+from weft.storage.directory import FORMAT
 
 pytestmark = pytest.mark.spark
 

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from tests.spark.support import wait_for
 from weft.errors import BatchCancelled
-from weft.runtime.job import BatchRunner
-from weft.runtime.session import own_session
+from weft.spark.batch_job import BatchRunner
+from weft.spark.session import own_session
 
 pytestmark = pytest.mark.spark
 Through = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -24,7 +24,7 @@ import weft
 from tests.spark.crash_child import WISHES, files_read
 from tests.spark.support import Place, at, is_multiset, put, rows, within
 from weft.plan.changelog import QueryRecord
-from weft.state.packs import PACKS, find_packed
+from weft.storage.packs import PACKS, find_packed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame
 
 import weft
 from tests.spark.support import DDL, Place, at, ordered, rows, steps, wait_for
-from weft.runtime import listing, warm
+from weft.execution.input import listing
+from weft.spark import warm_up as warm
 
 pytestmark = pytest.mark.spark
 TICK = timedelta(microseconds=1)

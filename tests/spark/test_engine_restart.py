@@ -170,7 +170,7 @@ def test_buckets_nobody_can_reach_are_freed(place: Place) -> None:
 
 
 def test_results_are_kept_as_long_as_asked(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.engine.result_log.GRACE", 0.0)
+    monkeypatch.setattr("weft.engine.results.result_log.GRACE", 0.0)
     engine = place.engine(keep_results="0 seconds")
     place.streams(engine, "a", "b", max_files_per_batch=1)
     join, single = engine.create(JOIN.format(2), name="join"), engine.create("SELECT v FROM a", name="single")

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark import expression_corpus as corpus
 from weft.kernels.bitset import column_of
-from weft.kernels.evaluate import EvaluationError, evaluate
-from weft.kernels.predicate_index import Want, build_index, opaque_predicates
+from weft.kernels.expression.evaluate import EvaluationError, evaluate
+from weft.kernels.selection.index import Want, build_index, opaque_predicates
 from weft.plan.expression import Call, Expression, to_sql
 from weft.plan.stream import FrameSource, Stream
 from weft.sql.bind import bind

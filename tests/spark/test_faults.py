@@ -14,9 +14,10 @@ import pytest
 import weft
 from tests.spark.support import DDL, Place, events, put, rows, steps, wait_for
 from weft import WeftError
-from weft.engine import attempts, batches
-from weft.runtime.job import BatchRunner
-from weft.runtime.task import Program
+from weft.engine.batches import attempt as attempts
+from weft.engine.batches import batches
+from weft.execution.program import Program
+from weft.spark.batch_job import BatchRunner
 
 pytestmark = pytest.mark.spark
 

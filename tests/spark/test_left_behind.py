@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.support import Place, rows
-from weft.runtime import sent
+from weft.spark import broadcast as sent
 
 pytestmark = pytest.mark.spark
 BUCKETS = "SELECT x.v, y.v FROM a [RANGE 99 SECONDS] x JOIN a [RANGE 99 SECONDS] y ON x.k = y.k"

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 
 from tests.spark.support import DDL, Place, rows, steps
 from weft.errors import OutOfMemory, WeftError, WorkerLost
-from weft.runtime.expression_errors import expression_error
-from weft.runtime.failures import to_user_error
-from weft.runtime.session import own_session
-from weft.runtime.worker import Worker, at_work
+from weft.spark.errors import to_user_error
+from weft.spark.expression_errors import expression_error
+from weft.spark.session import own_session
+from weft.spark.worker import Worker, at_work
 
 pytestmark = pytest.mark.spark
 OPAQUE = "SELECT v FROM a WHERE upper(name) = 'N'"

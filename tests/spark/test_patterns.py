@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from weft.kernels import evaluate_pattern as patterns
-from weft.kernels.evaluate_text import like
+from weft.kernels.expression import pattern as patterns
+from weft.kernels.expression.text import like
 from weft.plan.expression import OWN_FUNCTIONS, quote_string
-from weft.plan.pattern import read_pattern
-from weft.runtime.functions import register_functions
+from weft.spark.functions import register_functions
+from weft.sql.patterns.pattern import read_pattern
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,8 @@ import pytest
 
 from tests.spark.support import Place, steps, wait_for
 from weft.errors import ReadTimeout
-from weft.runtime import results, spark_jobs
+from weft.spark import job_pools as spark_jobs
+from weft.spark import select_list as results
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,8 @@ from pyspark.errors import PythonException
 import weft
 from tests.spark.support import Place, steps
 from weft import WeftError
-from weft.runtime import projected
-from weft.runtime.read import Chunk, Reading, read_chunk
+from weft.execution.results.read import Chunk, Reading, read_chunk
+from weft.spark import result_tables as projected
 
 pytestmark = pytest.mark.spark
 

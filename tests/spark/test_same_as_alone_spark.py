@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import weft
-from tests.property.harness_api import Inputs, Row
-from tests.property.run import run_schedule
-from tests.property.workload import Sizes
 from tests.spark.support import Place, put, rows
+from tests.support.generators.workload import Sizes
+from tests.support.harness_api import Inputs, Row
+from tests.support.run import run_schedule
 from weft.errors import WeftError
 from weft.plan.stream import Stream
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 import weft
 from tests.spark.support import DDL, Place, rows, steps
 from weft.errors import InvalidSetting
-from weft.runtime.frames import in_session
-from weft.runtime.pinned import PINNED
-from weft.runtime.session import own_session, running_session
+from weft.spark.pinned_settings import PINNED
+from weft.spark.session import own_session, running_session
+from weft.spark.stream_frames import in_session
 
 pytestmark = pytest.mark.spark
 

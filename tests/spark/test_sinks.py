@@ -14,7 +14,7 @@ import pytest
 import weft
 from tests.spark.support import Place, ordered, rows, steps, wait_for
 from weft import WeftError
-from weft.state.directory import Directory
+from weft.storage.directory import Directory
 
 pytestmark = pytest.mark.spark
 

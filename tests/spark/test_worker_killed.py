@@ -18,8 +18,8 @@ import pytest
 import weft
 from tests.spark.support import Place, alone, ordered, rows, steps, within
 from weft.errors import WeftError
-from weft.runtime.job import BatchRunner
-from weft.runtime.task import Program
+from weft.execution.program import Program
+from weft.spark.batch_job import BatchRunner
 
 pytestmark = pytest.mark.spark
 

@@ -29,16 +29,16 @@ from weft.bench.run import largest_heap
 from weft.bench.weft_system import finished_batches
 from weft.engine import Engine
 from weft.engine.core import Core
-from weft.engine.registry import save_stream
-from weft.engine.streams import files
+from weft.engine.inputs.declare import files
+from weft.engine.inputs.stream_store import save_stream
+from weft.execution.join.row_references import RowParts
+from weft.execution.stages import run_here
 from weft.plan.stream import FrameSource, Stream
-from weft.runtime.frames import AVAILABLE_NOW
-from weft.runtime.row_parts import RowParts
-from weft.runtime.session import local_session, own_session
-from weft.runtime.stages import run_here
+from weft.spark.session import local_session, own_session
+from weft.spark.stream_frames import AVAILABLE_NOW
 from weft.sql import bind, parse_schema
-from weft.state.combination import Member, open_combinations
-from weft.state.directory import Directory
+from weft.storage.combinations import Member, open_combinations
+from weft.storage.directory import Directory
 
 STREAMS = ("a", "b", "c", "d")
 SCHEMA = "ts timestamp, k bigint, j bigint, v int, note string"

@@ -39,7 +39,7 @@ from weft.bench.waves import (
     wanted_queries,
 )
 from weft.engine import Engine, Query
-from weft.engine.streams import files
+from weft.engine.inputs.declare import files
 
 _PATIENCE = 90.0
 """Seconds that warming up may take."""

@@ -33,16 +33,16 @@ from rich.table import Table
 from weft.bench import optimizer
 from weft.bench.weft_system import finished_batches
 from weft.engine import Engine
-from weft.engine.streams import files
-from weft.optimize.join_graph import Attribute, JoinInput, JoinQuery, Predicate, compare
-from weft.optimize.multiway import COSTS, Planner, plan_each_alone, plan_probes
-from weft.optimize.plan_probes import plan_alone
-from weft.optimize.probe_plan import ProbePlan
-from weft.optimize.statistics import Statistics
+from weft.engine.inputs.declare import files
 from weft.plan.changelog import QueryId
-from weft.runtime.frames import AVAILABLE_NOW
-from weft.runtime.session import local_session
-from weft.state.bucket import Bucket
+from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery, Predicate, compare
+from weft.planner.joins.order_plan import ProbePlan
+from weft.planner.joins.orders import plan_alone
+from weft.planner.joins.plan_joins import COSTS, Planner, plan_each_alone, plan_probes
+from weft.planner.joins.statistics import Statistics
+from weft.spark.session import local_session
+from weft.spark.stream_frames import AVAILABLE_NOW
+from weft.storage.bucket import Bucket
 
 RELATIONS = 5
 GRAPH = ((0, 1, 1, 0), (1, 1, 2, 0), (2, 1, 3, 0), (1, 2, 4, 0))

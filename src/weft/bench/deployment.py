@@ -27,7 +27,7 @@ from weft.bench.measure import Batch
 from weft.bench.weft_system import finished_batches
 from weft.bench.workload import window_joins
 from weft.engine import Engine
-from weft.engine.streams import files
+from weft.engine.inputs.declare import files
 
 _PATIENCE = 60.0
 """Seconds that warming up, and a query on its way to being live, may take."""

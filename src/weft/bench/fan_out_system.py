@@ -24,7 +24,7 @@ from weft.bench.measure import Batch, rate_alone
 from weft.bench.weft_system import digest_of
 from weft.bench.workload import AGGREGATED_PAIRS, GROUPED_PAIRS, PLAIN_PAIRS
 from weft.engine import Engine, Query
-from weft.engine.streams import files
+from weft.engine.inputs.declare import files
 
 _POLL = 0.002
 _KEPT = "10 seconds"

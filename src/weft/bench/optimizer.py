@@ -23,13 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.bench import partitioning
-from weft.optimize.highs import Limits
-from weft.optimize.join_graph import Attribute, JoinInput, JoinQuery, Predicate, compare
-from weft.optimize.plan_probes import add_queries, plan_alone, plan_probe_orders
-from weft.optimize.probe_model import build_model
-from weft.optimize.probe_plan import Method, ProbePlan
-from weft.optimize.statistics import CostModel, Statistics
 from weft.plan.changelog import QueryId
+from weft.planner.highs import Limits
+from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery, Predicate, compare
+from weft.planner.joins.order_plan import Method, ProbePlan
+from weft.planner.joins.orders import add_queries, plan_alone, plan_probe_orders
+from weft.planner.joins.program.model import build_model
+from weft.planner.joins.statistics import CostModel, Statistics
 
 RATE = 100.0
 ATTRIBUTES = 3

@@ -19,13 +19,14 @@ from random import Random
 from rich.console import Console
 from rich.table import Table
 
-from weft.optimize.partition_choice import choose_partitioning, unshared_cost
-from weft.optimize.partition_ladder import Effort, run_rung
-from weft.optimize.partition_model import Solved, model_size, solve_exactly
-from weft.optimize.partition_problem import Problem, bound_of, cost_of
-from weft.optimize.partition_search import search
-from weft.optimize.partition_workload import compile_workload
-from weft.optimize.partitioning import (
+from weft.planner.partitioning.choose import choose_partitioning, unshared_cost
+from weft.planner.partitioning.compile import compile_workload
+from weft.planner.partitioning.ladder import Effort, run_rung
+from weft.planner.partitioning.model import Solved, model_size, solve_exactly
+from weft.planner.partitioning.problem import Problem, bound_of, cost_of
+from weft.planner.partitioning.search import search
+from weft.planner.partitioning.sharing_counts import count_loads, count_shared_rows
+from weft.planner.partitioning.workload import (
     LADDER,
     Input,
     PartitionedQuery,
@@ -35,7 +36,6 @@ from weft.optimize.partitioning import (
     SharedRows,
     relative_gap,
 )
-from weft.optimize.sharing_counts import count_loads, count_shared_rows
 
 BAR_SECONDS = 4.0
 """SASPAR gives its optimizer so long; 500 queries, 64 partitions and 256 key groups must have an answer by then."""

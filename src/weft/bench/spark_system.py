@@ -20,7 +20,7 @@ from weft.bench.case import Case, Digest, Outcome, Variant
 from weft.bench.data import link_files, write_prelude
 from weft.bench.measure import Batch, rate_alone, rate_together, to_batch
 from weft.bench.spark_queries import frames
-from weft.runtime.session import local_session, own_session
+from weft.spark.session import local_session, own_session
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _PRELUDE = 2_000

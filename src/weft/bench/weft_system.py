@@ -15,8 +15,8 @@ from weft.bench.digest import aggregate_digest, join_digest
 from weft.bench.measure import Batch, rate_alone
 from weft.bench.workload import WindowAggregate, WindowJoin, window_aggregates, window_joins
 from weft.engine import Engine, Query
-from weft.engine.streams import files
-from weft.runtime.frames import AVAILABLE_NOW
+from weft.engine.inputs.declare import files
+from weft.spark.stream_frames import AVAILABLE_NOW
 
 _POLL = 0.005
 _CHECKED = {Kind.JOINS: {20: 3}, Kind.AGGREGATES: {20: 3, 100: 3, 1000: 3}}

@@ -11,9 +11,9 @@ import typer
 from weft import __version__
 from weft.cli import queries, show, streams
 from weft.cli.backend import Options
+from weft.cli.command import Json, Server, Session, StatePath, TokenFile, shared
 from weft.cli.failures import reported
 from weft.cli.programs import add_programs
-from weft.cli.session import Json, Server, Session, StatePath, TokenFile, shared
 from weft.cli.top import top
 
 app = typer.Typer(

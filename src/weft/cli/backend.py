@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 import typer
 
 from weft.errors import InvalidSetting, StateLocked
-from weft.service.listen import ADDRESS_FILE
+from weft.service.http.sockets import ADDRESS_FILE
 
 if TYPE_CHECKING:
     from weft.service.client import Event, NewQuery, NewStream
-    from weft.service.shapes import Explained, Page, Plan, Query, Stream, Tick, WhatIf
+    from weft.service.http.shapes import Explained, Page, Plan, Query, Stream, Tick, WhatIf
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 

@@ -13,34 +13,34 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from weft.engine import Engine
 from weft.engine import Query as Handle
-from weft.engine.analysis import check_types
 from weft.engine.core import Core
-from weft.engine.deliveries import Deliveries
-from weft.engine.leases import kept_from
-from weft.engine.registry import check_name
-from weft.engine.set_back import parse_time
-from weft.engine.sinks import Sink
-from weft.engine.streams import declare_stream, files, parse_ahead
+from weft.engine.inputs.declare import declare_stream, files, parse_ahead
+from weft.engine.inputs.set_watermark import parse_time
+from weft.engine.inputs.stream_store import check_name
+from weft.engine.queries.analysis import check_types
+from weft.engine.results.leases import kept_from
+from weft.engine.sinks.deliveries import Deliveries
+from weft.engine.sinks.sinks import Sink
 from weft.errors import DuplicateStream, EngineStopped, InvalidSetting, InvalidStream, UnknownStream, WeftError
 from weft.plan.changelog import QueryId
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream as Declared
-from weft.runtime.spark_jobs import READ_LIMIT
 from weft.service.client import Event
 from weft.service.config import Config, EngineSection
+from weft.service.events.rows import LOOK_AHEAD, Cursor, batches_with_rows, farther, parse_cursor
 from weft.service.host import EngineHost
 from weft.service.observer import Observer, QueryFigures, StreamFigures
-from weft.service.rows import LOOK_AHEAD, Cursor, batches_with_rows, farther, parse_cursor
 from weft.service.service import Service, Wanted
-from weft.service.tenants import EVERYBODY, Tenants
-from weft.service.views import Views, columns_of
+from weft.service.tenancy.tenants import EVERYBODY, Tenants
+from weft.service.tenancy.views import Views, columns_of
+from weft.spark.job_pools import READ_LIMIT
 from weft.sql import bind, parse_duration
-from weft.state.directory import Directory, state_path
-from weft.state.ended import number_of
+from weft.storage.directory import Directory, state_path
+from weft.storage.ended_queries import number_of
 
 if TYPE_CHECKING:
     from weft.service.client import NewQuery, NewStream
-    from weft.service.shapes import Explained, Page, Plan, Query, Stream, Tick, WhatIf
+    from weft.service.http.shapes import Explained, Page, Plan, Query, Stream, Tick, WhatIf
 
 _PAGE_ROWS = 1000
 

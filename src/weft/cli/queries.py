@@ -11,14 +11,14 @@ from rich.text import Text
 
 from weft.cli import show
 from weft.cli.backend import Options, open_backend
+from weft.cli.command import Session, shared, write_json
 from weft.cli.failures import note
-from weft.cli.session import Session, shared, write_json
 from weft.cli.statements import read_statements
 from weft.errors import QueryFailed
 
 if TYPE_CHECKING:
     from weft.service.client import NewQuery
-    from weft.service.shapes import Column, Page
+    from weft.service.http.shapes import Column, Page
 
 app = typer.Typer(name="query", help="Queries: create, list, show, explain, drop, follow.", no_args_is_help=True)
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from weft.service.shapes import Column, Page, Plan, Query, Stream, WhatIf
+    from weft.service.http.shapes import Column, Page, Plan, Query, Stream, WhatIf
 
 STYLES = {"pending": "yellow", "live": "green", "dropped": "dim", "failed": "red"}
 _BARS = "▁▂▃▄▅▆▇█"

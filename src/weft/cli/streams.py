@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli import show
-from weft.cli.session import Session, shared
+from weft.cli.command import Session, shared
 from weft.plan.paths import has_scheme
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.cli import show
-from weft.cli.session import Session, screen, shared, write_json
+from weft.cli.command import Session, screen, shared, write_json
 from weft.errors import EngineStopped
 
 if TYPE_CHECKING:
-    from weft.service.shapes import Tick
+    from weft.service.http.shapes import Tick
 
 _POINTS = 24
 _LOOK_EVERY = 0.25

@@ -20,7 +20,7 @@ from weft.demo.run import Demo, Options
 from weft.demo.stop import StopSignal
 from weft.demo.summary import summary
 from weft.errors import WeftError
-from weft.service.beside import PORT, dashboard
+from weft.service.embedded import PORT, dashboard
 
 _INTERRUPTED = 130
 

@@ -7,9 +7,9 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from weft.engine.counts import count_rows
-from weft.runtime.read import Reading
-from weft.state.journal import Manifest
+from weft.engine.results.counts import count_rows
+from weft.execution.results.read import Reading
+from weft.storage.journal import Manifest
 
 _MOST_WAITING = 30
 _RECENT = 5

@@ -16,7 +16,7 @@ from weft.engine import Engine, Query
 from weft.plan.key import key_text
 from weft.plan.shared import SharedPlan, Store
 from weft.plan.time import to_datetime
-from weft.state.journal import Manifest
+from weft.storage.journal import Manifest
 
 _RECENT = 5
 """Batches over which rates are taken."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from weft.engine import Engine, Query
 from weft.plan.changelog import QueryRecord
 from weft.plan.shared import SharedPlan
-from weft.state.journal import Manifest
+from weft.storage.journal import Manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from weft.demo.peek import oldest_batch, record_of
 from weft.demo.stop import StopSignal
 from weft.demo.workload import Crowd, DemoQuery
 from weft.engine import Engine, Query
-from weft.engine.streams import files
+from weft.engine.inputs.declare import files
 from weft.errors import EngineStopped
-from weft.runtime.session import local_session
+from weft.spark.session import local_session
 
 CHECKED = 3
 _LOOK_EVERY = 0.5

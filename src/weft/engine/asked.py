@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from weft.engine.inputs.stream_store import remove_stream, save_stream
 from weft.engine.ledger import Ledger
-from weft.engine.registry import remove_stream, save_stream
-from weft.engine.requests import Request
+from weft.engine.queries.requests import Request
 from weft.errors import StreamInUse, UnknownStream
 from weft.plan.changelog import Change, Failure, QueryId
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
-from weft.state.uninterrupted import uninterrupted
+from weft.storage.uninterrupted import uninterrupted
 
 _log = logging.getLogger("weft")
 LONGEST_JOURNAL = 1000

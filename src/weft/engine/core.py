@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 from weft.engine.asked import Asked
-from weft.engine.reports import gather, of_task
+from weft.engine.batches.reports import gather, of_task
 from weft.errors import BatchInterrupted, StateCorrupt
+from weft.execution.program import NO_INPUTS, BatchInputs, BatchTask, Program, compile_program
 from weft.plan.changelog import LiveQuery
-from weft.runtime.task import NO_INPUTS, BatchInputs, BatchTask, Program, compile_program
-from weft.state.journal import Manifest
-from weft.state.uninterrupted import uninterrupted
+from weft.storage.journal import Manifest
+from weft.storage.uninterrupted import uninterrupted
 
 _log = logging.getLogger("weft")
 CHECKPOINT_EVERY = 50

@@ -10,32 +10,32 @@ from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
-from weft.engine.analysis import check_types
-from weft.engine.batches import Batches, BatchSettings
+from weft.engine.batches.batches import Batches, BatchSettings
+from weft.engine.batches.lifecycle import Health, Running
+from weft.engine.batches.summary import BatchSummary
 from weft.engine.core import Core
-from weft.engine.declaring import Declaring
-from weft.engine.deliveries import Deliveries
-from weft.engine.explain import explain_plan
-from weft.engine.inputs import Inputs
-from weft.engine.look import find_query
+from weft.engine.inputs.declaring import Declaring
+from weft.engine.inputs.inputs import Inputs
+from weft.engine.inputs.stream_store import check_name
+from weft.engine.queries.analysis import check_types
+from weft.engine.queries.look import find_query
 from weft.engine.query import Query
-from weft.engine.registry import check_name
-from weft.engine.retention import AUTOMATIC, KEEP_RESULTS, SINK_BACKLOG, SINK_PATIENCE, Retention, keep
-from weft.engine.running import Health, Running
-from weft.engine.sinks import Sink
-from weft.engine.summary import BatchSummary
+from weft.engine.results.retention import AUTOMATIC, KEEP_RESULTS, SINK_BACKLOG, SINK_PATIENCE, Retention, keep
+from weft.engine.sinks.deliveries import Deliveries
+from weft.engine.sinks.sinks import Sink
+from weft.engine.views.explain import explain_plan
 from weft.errors import EngineStopped, UnknownQuery, WeftError
-from weft.optimize.multiway import Planner, plan_probes
 from weft.plan.changelog import QueryId
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
-from weft.runtime.frames import Frames
-from weft.runtime.job import BatchRunner
-from weft.runtime.lock import JavaLock
-from weft.runtime.session import Lease
-from weft.runtime.spark_jobs import READ_LIMIT
+from weft.planner.joins.plan_joins import Planner, plan_probes
+from weft.spark.batch_job import BatchRunner
+from weft.spark.java_lock import JavaLock
+from weft.spark.job_pools import READ_LIMIT
+from weft.spark.session import Lease
+from weft.spark.stream_frames import Frames
 from weft.sql import bind, parse_duration
-from weft.state.directory import Directory
+from weft.storage.directory import Directory
 
 _log = logging.getLogger("weft")
 

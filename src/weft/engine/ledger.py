@@ -13,24 +13,24 @@ import time
 from collections.abc import Sequence
 from uuid import uuid4
 
-from weft.engine.idle import Clocks
-from weft.engine.inventory import Inventory
-from weft.engine.leases import Leases, first_result
+from weft.engine.batches.reports import RATE_BATCHES, note_times
+from weft.engine.inputs.clocks import Clocks
+from weft.engine.inputs.set_watermark import newest_after
+from weft.engine.inputs.stream_store import load_streams
 from weft.engine.planning import Planned, Planning, to_rebuild
-from weft.engine.registry import load_streams
-from weft.engine.reports import RATE_BATCHES, note_times
-from weft.engine.roster import Roster
-from weft.engine.set_back import newest_after
-from weft.optimize.multiway import Planner, plan_probes
+from weft.engine.queries.roster import Roster
+from weft.engine.results.inventory import Inventory
+from weft.engine.results.leases import Leases, first_result
+from weft.execution.program import BatchInputs, BatchTask, Program
+from weft.execution.watermark import advance
 from weft.plan.changelog import Change, Failure, QueryId
 from weft.plan.shared import SharedPlan
 from weft.plan.stream import Stream
-from weft.runtime.task import BatchInputs, BatchTask, Program
-from weft.runtime.watermark import advance
-from weft.state.directory import Directory, missing
-from weft.state.ended import EndedQueries
-from weft.state.journal import Journal, Manifest
-from weft.state.seen_files import SeenFiles
+from weft.planner.joins.plan_joins import Planner, plan_probes
+from weft.storage.directory import Directory, missing
+from weft.storage.ended_queries import EndedQueries
+from weft.storage.journal import Journal, Manifest
+from weft.storage.seen_files import SeenFiles
 
 _log = logging.getLogger("weft")
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.engine.reports import flows_of, keys_of, rates_of
-from weft.optimize.multiway import Measured, Planner, weave_probes
-from weft.optimize.probe_plan import ProbePlan
-from weft.optimize.weave import probed_stores, weave
+from weft.engine.batches.reports import flows_of, keys_of, rates_of
+from weft.execution.program import Program, compile_program
 from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of
 from weft.plan.key import StoreId
 from weft.plan.shared import SharedPlan
 from weft.plan.stream import Stream
-from weft.runtime.task import Program, compile_program
-from weft.state.journal import Manifest
+from weft.planner.joins.order_plan import ProbePlan
+from weft.planner.joins.plan_joins import Measured, Planner, weave_probes
+from weft.planner.stores import probed_stores, weave
+from weft.storage.journal import Manifest
 
 REPLANNED = frozenset(2 * 4**n for n in range(8))
 """Batches after a changelog when probe orders are chosen again: by then there are better statistics."""

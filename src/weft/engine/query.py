@@ -8,19 +8,19 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from weft.engine.explain import explain_query
-from weft.engine.look import bound_of, record_of
-from weft.engine.result_log import BatchUnreadable, ResultLog
+from weft.engine.queries.look import bound_of, record_of
+from weft.engine.results.result_log import BatchUnreadable, ResultLog
+from weft.engine.views.explain import explain_query
 from weft.errors import QueryFailed, WeftError
+from weft.execution.results.read import Chunk, Reading
 from weft.plan.changelog import QueryId, QueryRecord
 from weft.plan.time import to_datetime
-from weft.runtime.read import Chunk, Reading
-from weft.runtime.results import to_rows
+from weft.spark.select_list import to_rows
 
 if TYPE_CHECKING:
     from weft.engine.engine import Engine
-    from weft.engine.requests import Request
-    from weft.engine.sinks import Sink
+    from weft.engine.queries.requests import Request
+    from weft.engine.sinks.sinks import Sink
 
 _log = logging.getLogger("weft")
 

@@ -1,0 +1,1 @@
+"""Loops on arrays. No module here knows files, clocks or Spark."""

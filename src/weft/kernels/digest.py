@@ -11,7 +11,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from weft.kernels.keys import frozen
+from weft.kernels.key_hash import frozen
 
 Bytes = npt.NDArray[np.uint8]
 

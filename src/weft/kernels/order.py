@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import InternalError
-from weft.kernels.keys import frozen
+from weft.kernels.key_hash import frozen
 
 _MAX_ROWS = 2**31 - 1
 _FEW = 24

@@ -1,0 +1,1 @@
+"""Immutable values: types, expressions, windows, streams, bound queries and the shared plan."""

@@ -20,7 +20,7 @@ Value = bool | int | float | str | bytes | Decimal | date | datetime | None
 
 # What a Call may name. Arguments of comparisons and arithmetic have one and the same type.
 #   eq ne lt le gt ge eq_null_safe(<=>)   in(value, literal, ...)   like(value, Literal pattern[, Literal escape])
-#   rlike(value, Literal pattern): a pattern that `plan/pattern.py` takes
+#   rlike(value, Literal pattern): a pattern that `sql/patterns/pattern.py` takes
 #   and or (n-ary, three-valued) not      is_null is_not_null       starts_with ends_with contains
 #   add sub mul (ANSI: overflow raises)   div (double / double)     int_div mod (raise on zero)   neg abs
 #   case(cond, value, cond, value, ..., else)   coalesce   cast (to Call.type)   length (characters)

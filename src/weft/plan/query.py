@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.plan.aggregate import Aggregation
+from weft.plan.aggregation import Aggregation
 from weft.plan.expression import Expression
 from weft.plan.types import DataType
 from weft.plan.window import EVERYTHING, Session, Sliding, TimeBounds, Window

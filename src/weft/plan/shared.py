@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.plan.aggregate import Function
+from weft.plan.aggregation import Function
 from weft.plan.changelog import LiveQuery, Slots
 from weft.plan.expression import Expression
 from weft.plan.key import Index, IndexId, Key, StoreId, content_id, key_text
-from weft.plan.probes import NO_PROBES, ProbeForest
+from weft.plan.probe_tree import NO_PROBES, ProbeForest
 
 
 def store_id(stream: str, role: int, route: Key) -> StoreId:

@@ -1,6 +1,6 @@
 """The REST API from Python: typed answers, the engine's own errors, rows as they are committed.
 
-Answers are what docs/service.md says (`weft.service.shapes`). Errors are of the same classes as the engine's.
+Answers have the shapes of docs/reference/rest.md (`weft.service.http.shapes`). Errors are of the engine's own classes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import httpx2
 from weft.errors import EngineStopped, InvalidSetting, QuotaExceeded, ServiceUnreachable, WeftError
 
 if TYPE_CHECKING:
-    from weft.service.shapes import Explained, Page, Plan, Query, Status, Stream, Tick, WhatIf
+    from weft.service.http.shapes import Explained, Page, Plan, Query, Status, Stream, Tick, WhatIf
 
 PATIENCE_SECONDS = 60.0
 """How long a reader whose connection broke tries to get another one."""

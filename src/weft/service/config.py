@@ -22,7 +22,7 @@ from pydantic import (
 from weft.errors import InvalidSetting, WeftError
 from weft.plan.paths import has_scheme
 from weft.plan.stream import Format
-from weft.service.secrets import is_reference, references
+from weft.service.tenancy.secrets import is_reference, references
 from weft.sql import parse_duration
 
 _LARGEST_TOKEN = 1024
@@ -228,7 +228,7 @@ def to_config(value: Any, source: str) -> Config:
         message = first["msg"].removeprefix("Value error, ")
         raise InvalidSetting(
             f'configuration "{source}": {place + ": " if place else ""}{message}',
-            hint="docs/service.md has all settings.",
+            hint="docs/reference/settings.md has all settings.",
         ) from None
 
 

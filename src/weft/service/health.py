@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from weft.engine import Engine
-from weft.engine.running import Health
+from weft.engine.batches.lifecycle import Health
 from weft.errors import BatchFailed, EngineStopped, SourceUnavailable, WeftError
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0

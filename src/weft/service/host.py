@@ -22,17 +22,17 @@ from weft.errors import (
     WeftError,
 )
 from weft.plan.stream import FileSource, Stream
-from weft.runtime.alive import is_stopped, java_status, kill_java
-from weft.runtime.failures import cause_of, to_user_error
-from weft.runtime.session import local_session
-from weft.service.added import check_added, read_added, write_added
+from weft.service.added_streams import check_added, read_added, write_added
 from weft.service.config import Config, StreamSpec, seconds_of
-from weft.service.declare import declare
 from weft.service.health import Pulse, Standing, State, look_at, reason_of
-from weft.service.listen import ADDRESS_FILE
+from weft.service.http.sockets import ADDRESS_FILE
 from weft.service.observer import Observer
-from weft.service.secrets import Secrets
-from weft.state.directory import Directory
+from weft.service.streams import declare
+from weft.service.tenancy.secrets import Secrets
+from weft.spark.errors import cause_of, to_user_error
+from weft.spark.java_process import is_stopped, java_status, kill_java
+from weft.spark.session import local_session
+from weft.storage.directory import Directory
 
 _log = logging.getLogger("weft.service")
 _LOOK_EVERY = 0.5

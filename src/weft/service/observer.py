@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.engine import BatchSummary, Engine
-from weft.engine.counts import count_rows
-from weft.engine.graph import rates_through, rows_through
+from weft.engine.results.counts import count_rows
+from weft.engine.views.graph import rates_through, rows_through
 from weft.errors import ResultsGone
+from weft.execution.results.read import Reading, plan_reading
 from weft.plan.changelog import LiveQuery, QueryId
-from weft.runtime.read import Reading, plan_reading
-from weft.state.journal import Manifest
-from weft.state.retained import Manifests
+from weft.storage.journal import Manifest
+from weft.storage.manifests import Manifests
 
 _log = logging.getLogger("weft.service")
 KEPT_BATCHES = 120

@@ -10,16 +10,16 @@ import sys
 from pathlib import Path
 
 from weft.errors import InvalidSetting
-from weft.service.app import make_app
 from weft.service.config import Config, read_config, seconds_of
-from weft.service.ending import Ending
 from weft.service.host import EngineHost
-from weft.service.listen import address_of, listen
-from weft.service.logs import log_to
-from weft.service.secrets import Secrets, references
-from weft.service.server import Server
+from weft.service.http.app import make_app
+from weft.service.http.logs import log_to
+from weft.service.http.server import Server
+from weft.service.http.sockets import address_of, listen
 from weft.service.service import Service
-from weft.service.tenants import read_tenants
+from weft.service.shutdown import Ending
+from weft.service.tenancy.secrets import Secrets, references
+from weft.service.tenancy.tenants import read_tenants
 
 _log = logging.getLogger("weft.service")
 _LAST_SECONDS = 10.0

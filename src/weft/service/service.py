@@ -7,29 +7,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from weft.engine import Engine, Query
-from weft.engine.look import bound_of, find_query, page_of
-from weft.engine.registry import check_name
-from weft.engine.sinks import ParquetSink, parquet
-from weft.engine.what_if import what_if
+from weft.engine.inputs.stream_store import check_name
+from weft.engine.queries.look import bound_of, find_query, page_of
+from weft.engine.sinks.sinks import ParquetSink, parquet
+from weft.engine.views.what_if import what_if
 from weft.errors import InvalidSetting, UnknownQuery, UnknownStream
 from weft.plan.changelog import QueryId, QueryRecord
 from weft.plan.query import BoundQuery
-from weft.service import shapes
-from weft.service.budgets import Budgets
 from weft.service.config import Config, StreamSpec
-from weft.service.declare import check_asked
-from weft.service.graphs import Graphs
+from weft.service.events.rows import Cursor, RowReader
 from weft.service.health import Standing, State
 from weft.service.host import Host
-from weft.service.names import Names
+from weft.service.http import shapes
 from weft.service.observer import Observer
-from weft.service.pages import read_page
-from weft.service.quotas import Quotas, check_live
-from weft.service.rows import Cursor, RowReader
-from weft.service.tenants import Tenant, Tenants, require_admin
-from weft.service.told import query_error
-from weft.service.views import Views, columns_of
-from weft.state.ended import number_of
+from weft.service.result_pages import read_page
+from weft.service.streams import check_asked
+from weft.service.tenancy.budgets import Budgets
+from weft.service.tenancy.messages import query_error
+from weft.service.tenancy.names import Names
+from weft.service.tenancy.plan_views import Graphs
+from weft.service.tenancy.quotas import Quotas, check_live
+from weft.service.tenancy.tenants import Tenant, Tenants, require_admin
+from weft.service.tenancy.views import Views, columns_of
+from weft.storage.ended_queries import number_of
 
 _REASONS = {
     State.FAILING: "a batch has failed and is tried again",
@@ -52,7 +52,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Service:
-    """The requests of docs/service.md on an engine; methods may be called from any thread, and may take a while."""
+    """The requests of docs/reference/rest.md on an engine. Methods may be called from any thread and may be slow."""
 
     config: Config
     host: Host

@@ -12,8 +12,8 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from weft.errors import QuotaExceeded
-from weft.runtime.spark_jobs import READ_LIMIT, shorter_reads
-from weft.service.tenants import Tenant
+from weft.service.tenancy.tenants import Tenant
+from weft.spark.job_pools import READ_LIMIT, shorter_reads
 
 _Args = ParamSpec("_Args")
 _Found = TypeVar("_Found")

@@ -6,20 +6,20 @@ from collections import Counter
 from collections.abc import Mapping
 
 from weft.errors import InvalidWindow, QueryTooLarge, UnsupportedQuery
-from weft.plan.aggregate import Aggregation
+from weft.plan.aggregation import Aggregation
 from weft.plan.query import BoundQuery, Output, Relation
 from weft.plan.stream import Stream
 from weft.plan.window import Session, Sliding
-from weft.sql.aggregate import Calls
-from weft.sql.condition import Conditions, sort_conditions
-from weft.sql.group_output import GroupColumns
-from weft.sql.grouping import Grouping, group_by, is_aggregation
-from weft.sql.join import JoinTimes, check_join
-from weft.sql.output import columns_read, select_outputs
-from weft.sql.parse import Parsed, parse
-from weft.sql.scan import DEEPEST
-from weft.sql.scope import Scope, open_scope
-from weft.sql.size import check_query_size
+from weft.sql.functions.growth import check_query_size
+from weft.sql.groups.calls import Calls
+from weft.sql.groups.grouping import Grouping, group_by, is_aggregation
+from weft.sql.groups.outputs import GroupColumns
+from weft.sql.names.condition import Conditions, sort_conditions
+from weft.sql.names.join import JoinTimes, check_join
+from weft.sql.names.output import columns_read, select_outputs
+from weft.sql.names.scope import Scope, open_scope
+from weft.sql.syntax.parse import Parsed, parse
+from weft.sql.syntax.scan import DEEPEST
 
 
 def bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:

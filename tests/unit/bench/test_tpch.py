@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.property.harness import open_harness
+from tests.support.harness import open_harness
 from weft.bench.tpch import (
     SCHEMAS,
     SPREAD,

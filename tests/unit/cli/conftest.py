@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.fake import FakeBackend
+from tests.support.cli_fake import FakeBackend
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeBackend]:
 
     def make(**answers: Any) -> FakeBackend:
         fake = FakeBackend(**answers)
-        monkeypatch.setattr("weft.cli.session.open_backend", fake.open)
+        monkeypatch.setattr("weft.cli.command.open_backend", fake.open)
         monkeypatch.setattr("weft.cli.queries.open_backend", fake.open)
         return fake
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import weft
-from tests.unit.cli.fake import FakeBackend, query, run
+from tests.support.cli_fake import FakeBackend, query, run
 from weft import cli
 from weft.cli import programs
 from weft.errors import InvalidSetting

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import typer
 
-from tests.unit.cli.fake import FakeBackend, run
+from tests.support.cli_fake import FakeBackend, run
 from weft.cli.backend import DEFAULT_SERVER, Options, open_backend, read_token, served_at
 from weft.cli.local import Local
 from weft.errors import InvalidSetting, StateLocked
 from weft.service.client import Client
-from weft.state.directory import Directory
+from weft.storage.directory import Directory
 
 Backend = Callable[..., FakeBackend]
 STATE = Path("state")

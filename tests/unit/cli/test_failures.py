@@ -1,4 +1,4 @@
-"""Exit codes follow from the class of an error, and docs/cli.md says which."""
+"""Exit codes follow from the class of an error, and docs/reference/cli.md says which."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import weft.errors
 from weft.cli.failures import exit_code, reported
 from weft.errors import InternalError, QuerySyntaxError, UnknownColumn, WeftError
 
-PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 ROW = re.compile(r"^\| (?P<code>\d+) \| [^|]+ \| (?P<errors>[^|]*) \|$", re.MULTILINE)
 ERRORS = [
     kind

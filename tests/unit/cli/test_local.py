@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.property.harness import CoreHarness
-from tests.unit.cli.fake import run
-from tests.unit.engine.sample import JOIN, STREAMS, open_core, rows, stream
+from tests.support.cli_fake import run
+from tests.support.engine_sample import JOIN, STREAMS, open_core, rows, stream
+from tests.support.harness import CoreHarness
 from weft.cli.local import Local
 from weft.engine.core import Core
-from weft.engine.sinks import claim
+from weft.engine.sinks.sinks import claim
 from weft.errors import (
     DuplicateQuery,
     DuplicateStream,
@@ -26,8 +26,8 @@ from weft.errors import (
     UnknownQuery,
     UnknownStream,
 )
-from weft.state.directory import Directory
-from weft.state.sealed import seal
+from weft.storage.directory import Directory
+from weft.storage.sealed_json import seal
 
 SELECTION = "SELECT k, s FROM a WHERE x > 1"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.fake import COLUMNS, FakeBackend, query, run
+from tests.support.cli_fake import COLUMNS, FakeBackend, query, run
 from weft.errors import DuplicateQuery, QueryFailed, UnknownQuery
 from weft.service.client import Event
 

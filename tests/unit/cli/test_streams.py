@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.cli.fake import FakeBackend, run, stream
+from tests.support.cli_fake import FakeBackend, run, stream
 from weft.errors import Forbidden
 
 Backend = Callable[..., FakeBackend]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tests.unit.cli.fake import FakeBackend, query, run, tick
+from tests.support.cli_fake import FakeBackend, query, run, tick
 from weft.cli import top as top_module
 from weft.cli.top import View, watch
 from weft.errors import EngineStopped

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.property.harness import CoreHarness
+from tests.support.harness import CoreHarness
 from weft.demo.check import Judge, Life
 from weft.demo.generate import LATENESS, SCHEMAS, Generator
 from weft.demo.ledger import Arrival, Ledger
 from weft.demo.workload import Crowd, DemoQuery
-from weft.engine.counts import count_rows
+from weft.engine.results.counts import count_rows
+from weft.execution.results.read import plan_reading
 from weft.plan.stream import FrameSource, Stream
 from weft.plan.window import Range
-from weft.runtime.read import plan_reading
 from weft.sql import parse_schema
 
 START = 1_700_000_000.0

@@ -12,18 +12,18 @@ from random import Random
 
 import pytest
 
-from tests.property.harness import CoreHarness
-from tests.unit.engine.sample import JOIN, STREAMS, data_files, open_core, reports_of, rows, run_batch, stream
+from tests.support.engine_sample import JOIN, STREAMS, data_files, open_core, reports_of, rows, run_batch, stream
+from tests.support.harness import CoreHarness
 from weft.engine import core as core_module
 from weft.engine.core import Core
 from weft.errors import DiskFull, StateCorrupt
-from weft.optimize.multiway import choosing_planner
+from weft.execution.stages import run_here
 from weft.plan.query import BoundQuery
-from weft.runtime.stages import run_here
+from weft.planner.joins.plan_joins import choosing_planner
 from weft.sql import bind
-from weft.state import compaction
-from weft.state.directory import Directory
-from weft.state.files import DataFile
+from weft.storage import compaction
+from weft.storage.data_file import DataFile
+from weft.storage.directory import Directory
 
 SELECTION = bind("SELECT x FROM a", STREAMS)
 BOTH_KEYS = JOIN + " AND p.j = q.j"

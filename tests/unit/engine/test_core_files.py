@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.property.harness import CoreHarness
-from tests.unit.engine.sample import JOIN, data_files, open_core, reports_of, rows
+from tests.support.engine_sample import JOIN, data_files, open_core, reports_of, rows
+from tests.support.harness import CoreHarness
 from weft.engine import core as core_module
 from weft.errors import DiskFull
 
@@ -68,7 +68,7 @@ def test_a_batch_counts_even_if_the_checkpoint_after_it_fails(
         raise DiskFull("no space left while writing a pack")
 
     with monkeypatch.context() as patch:
-        patch.setattr("weft.state.journal.write_pack", full)
+        patch.setattr("weft.storage.journal.write_pack", full)
         for n in range(3):
             harness.batch({"a": [rows((n, 1, n))]})
     assert "no space left while writing a pack" in caplog.text

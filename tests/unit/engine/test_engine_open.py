@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from weft.engine import engine as engine_module
-from weft.engine.deliveries import Deliveries
 from weft.engine.engine import Engine
+from weft.engine.sinks.deliveries import Deliveries
 from weft.errors import StateCorrupt
-from weft.state.directory import Directory
+from weft.storage.directory import Directory
 
 
 def test_a_sink_that_cannot_be_restored_does_not_keep_the_directory(

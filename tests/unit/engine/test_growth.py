@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from tests.unit.engine.sample import open_core, rows, stream
-from weft.engine import ahead
-from weft.engine.ahead import AheadSamples
-from weft.engine.inputs import Inputs
-from weft.runtime.frames import Frames
+from tests.support.engine_sample import open_core, rows, stream
+from weft.engine.inputs import ahead
+from weft.engine.inputs.ahead import AheadSamples
+from weft.engine.inputs.inputs import Inputs
+from weft.spark.stream_frames import Frames
 from weft.sql import bind
 
 

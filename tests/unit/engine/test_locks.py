@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.property.harness import CoreHarness
-from tests.unit.engine.sample import JOIN, STREAMS, open_core, rows
-from weft.engine.what_if import what_if
+from tests.support.engine_sample import JOIN, STREAMS, open_core, rows
+from tests.support.harness import CoreHarness
+from weft.engine.views.what_if import what_if
 from weft.plan.changelog import QueryId
 from weft.sql import bind
-from weft.state.data_folder import DataFolder
-from weft.state.ended import EndedQueries
-from weft.state.journal import Journal
+from weft.storage.data_folder import DataFolder
+from weft.storage.ended_queries import EndedQueries
+from weft.storage.journal import Journal
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.property.harness import CoreHarness, Crash
-from tests.unit.engine.sample import open_core, rows
+from tests.support.engine_sample import open_core, rows
+from tests.support.harness import CoreHarness, Crash
 from weft.engine import asked
 from weft.errors import StateCorrupt
-from weft.state import directory as directory_module
+from weft.storage import directory as directory_module
 
 
 @pytest.fixture

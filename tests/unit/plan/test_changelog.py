@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.engine.sample import live
+from tests.support.engine_sample import live
 from weft.plan.changelog import NO_SLOTS, Slots, free_slots, slots_of, words_for
 
 SETS = st.sets(st.integers(0, 300), max_size=40)

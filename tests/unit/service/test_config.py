@@ -25,7 +25,7 @@ def test_only_the_path_of_the_engine_is_needed(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_documentation_is_one(tmp_path: Path) -> None:
-    text = Path("docs/service.md").read_text(encoding="utf-8")
+    text = Path("docs/reference/settings.md").read_text(encoding="utf-8")
     example = text.split("```toml\n")[1].split("```")[0]
     found = config(tmp_path, example)
     assert [tenant.name for tenant in found.tenants] == ["ads", "ops"]

@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from tests.unit.engine.sample import JOIN, rows
-from tests.unit.service.sample import Here, make_service
-from weft.engine import identity
-from weft.engine.delivery import Delivery, check_kept
-from weft.engine.sink_notes import new_note
-from weft.engine.sinks import callback
+from tests.support.engine_sample import JOIN, rows
+from tests.support.service_sample import Here, make_service
+from weft.engine.queries import identity
+from weft.engine.sinks.delivery import Delivery, check_kept
+from weft.engine.sinks.notes import new_note
+from weft.engine.sinks.sinks import callback
 from weft.errors import UnsupportedQuery
 from weft.plan.query import BoundQuery
-from weft.service.bell import Bell
-from weft.service.follow import Followers
-from weft.service.rows import Cursor
+from weft.service.events.commit_signal import Bell
+from weft.service.events.followers import Followers
+from weft.service.events.rows import Cursor
 from weft.service.service import Service, Wanted
-from weft.service.tenants import EVERYBODY
+from weft.service.tenancy.tenants import EVERYBODY
 from weft.service.workers import Workers
 from weft.sql import bind
-from weft.state.ended import EndedQueries
+from weft.storage.ended_queries import EndedQueries
 
 
 @pytest.fixture

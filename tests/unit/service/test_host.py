@@ -12,19 +12,19 @@ from typing import cast
 
 import pytest
 
-from tests.unit.engine.sample import stream
+from tests.support.engine_sample import stream
+from weft.engine.batches.lifecycle import Health
 from weft.engine.core import Core
 from weft.engine.engine import Engine
-from weft.engine.running import Health
 from weft.errors import BatchFailed, DiskFull, DuplicateStream, EngineStopped, InvalidStream, SparkLost, WeftError
 from weft.plan.stream import FileSource, Format
 from weft.service import host as module
-from weft.service.added import read_added, write_added
+from weft.service.added_streams import read_added, write_added
 from weft.service.config import Config, EngineSection, StreamSpec
 from weft.service.health import State
 from weft.service.host import EngineHost, Visitor, declare_all
-from weft.service.secrets import Secrets
-from weft.state.directory import Directory
+from weft.service.tenancy.secrets import Secrets
+from weft.storage.directory import Directory
 
 Step = Callable[[], object]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.engine.alone import wait_for
-from tests.unit.engine.sample import rows
-from tests.unit.service.sample import Here, make_service
+from tests.support.engine_alone import wait_for
+from tests.support.engine_sample import rows
+from tests.support.service_sample import Here, make_service
 from weft.service.observer import Observer
 from weft.service.service import Service, Wanted
-from weft.service.tenants import EVERYBODY
+from weft.service.tenancy.tenants import EVERYBODY
 
 
 @pytest.fixture

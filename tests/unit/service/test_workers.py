@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.unit.engine.sample import rows
-from tests.unit.service.sample import make_service
+from tests.support.engine_sample import rows
+from tests.support.service_sample import make_service
 from weft.errors import QuotaExceeded
-from weft.runtime import spark_jobs
-from weft.runtime.spark_jobs import READ_LIMIT
 from weft.service import workers as module
-from weft.service.app import make_app
-from weft.service.bell import Bell
 from weft.service.config import Limits, ServerSection
-from weft.service.follow import Followers
-from weft.service.rows import Cursor
+from weft.service.events.commit_signal import Bell
+from weft.service.events.connections import Streaming
+from weft.service.events.followers import Followers
+from weft.service.events.rows import Cursor
+from weft.service.events.ticks import Ticks
+from weft.service.http.app import make_app
 from weft.service.service import Wanted
-from weft.service.streaming import Streaming
-from weft.service.tenants import EVERYBODY, Tenant, Tenants
-from weft.service.ticks import Ticks
+from weft.service.tenancy.tenants import EVERYBODY, Tenant, Tenants
 from weft.service.workers import Places, Workers
+from weft.spark import job_pools as spark_jobs
+from weft.spark.job_pools import READ_LIMIT
 
 WITHIN = 60.0
 SLOW, QUICK = Tenant("slow", admin=False), Tenant("quick", admin=False)

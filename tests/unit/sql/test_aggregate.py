@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.sql.streams import aggregation, bound, calls, one
-from weft.plan.aggregate import Aggregation, Call, Function, GroupKey
+from tests.support.sql_streams import aggregation, bound, calls, one
+from weft.plan.aggregation import Aggregation, Call, Function, GroupKey
 from weft.plan.expression import Column, Opaque, to_sql
 from weft.plan.query import Output
 from weft.plan.types import BIGINT, INT

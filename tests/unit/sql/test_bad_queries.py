@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.sql.streams import STREAMS
+from tests.support.sql_streams import STREAMS
 from weft.errors import QueryError
 from weft.sql import bind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.sql.streams import STREAMS, bound, join, keys, predicate
+from tests.support.sql_streams import STREAMS, bound, join, keys, predicate
 from weft.plan.expression import Call, Column, Literal, Opaque
 from weft.plan.query import Output
 from weft.plan.types import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, Kind

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.unit.sql.streams import predicate
+from tests.support.sql_streams import predicate
 from weft.plan.expression import Call, Column, Expression, Literal
 from weft.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, DataType, Kind
-from weft.sql.coercion import common_type, compare, widens
-from weft.sql.literal import number
+from weft.sql.syntax.literal import number
+from weft.sql.types.coercion import common_type, compare, widens
 
 FLOAT = DataType(Kind.FLOAT)
 DATE = DataType(Kind.DATE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.plan.expression import Call, Column, Expression, to_sql
 from weft.plan.query import KeyPair
 from weft.plan.types import BIGINT, DOUBLE, INT, DataType
-from weft.sql.connection import common_key
+from weft.sql.names.connection import common_key
 
 
 def pair(left: str, right: str, *, at: tuple[int, int] = (0, 1), type_: DataType = BIGINT) -> KeyPair:

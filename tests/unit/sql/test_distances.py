@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.sql.streams import ads, bound, distances, joined_by
+from tests.support.sql_streams import ads, bound, distances, joined_by
 from weft.errors import InvalidWindow, MissingWindow
 from weft.plan.window import EVERYTHING, Range, Session, Sliding, TimeBounds, Unbounded
-from weft.sql.join import NOTHING, close_bounds
+from weft.sql.names.join import NOTHING, close_bounds
 
 SECOND = timedelta(seconds=1)
 CONTRADICTION = "the time conditions contradict each other: the query will never give a row"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.sql.streams import bound, predicate
+from tests.support.sql_streams import bound, predicate
 from weft.errors import QueryError
 from weft.plan.expression import Call, Literal
 from weft.plan.types import STRING
-from weft.sql.function import (
+from weft.sql.functions.allowlist import (
     AGGREGATES,
     ALLOWED,
     CHOICE_FUNCTIONS,
@@ -22,8 +22,8 @@ from weft.sql.function import (
     TIME_FUNCTIONS,
     UNSTABLE,
 )
-from weft.sql.rules import _RULES
-from weft.sql.schema import InvalidStream, parse_schema
+from weft.sql.functions.argument_rules import _RULES
+from weft.sql.syntax.schema import InvalidStream, parse_schema
 
 
 def output(text: str) -> str:

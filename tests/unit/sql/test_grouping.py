@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.sql.streams import aggregation, bound, calls, joined, keys, one
+from tests.support.sql_streams import aggregation, bound, calls, joined, keys, one
 from weft.errors import InvalidWindow, MissingWindow, QueryError, UnsupportedQuery
-from weft.plan.aggregate import GroupKey
+from weft.plan.aggregation import GroupKey
 from weft.plan.expression import Column, Literal, Opaque, to_sql
 from weft.plan.query import Output
 from weft.plan.types import BIGINT, INT, STRING, TIMESTAMP

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot.dialects import Spark
 
-from tests.unit.sql.streams import STREAMS, bound, predicate
+from tests.support.sql_streams import STREAMS, bound, predicate
 from tests.unit.sql.test_bind import TYPICAL
 from weft.errors import QueryError, QueryTooLarge
 from weft.plan.expression import Call, Literal, Opaque

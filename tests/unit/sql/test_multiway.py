@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.sql.streams import ads, aggregation, bound, calls, distances, joined_by
+from tests.support.sql_streams import ads, aggregation, bound, calls, distances, joined_by
 from weft.errors import AmbiguousColumn, CrossProduct, UnknownColumn, UnsupportedQuery
-from weft.plan.aggregate import GroupKey
+from weft.plan.aggregation import GroupKey
 from weft.plan.expression import TRUE, Column, to_sql
 from weft.plan.query import Condition, KeyPair
 from weft.plan.types import BIGINT, INT
 from weft.plan.window import EVERYTHING, Sliding
-from weft.sql.connection import components
+from weft.sql.names.connection import components
 
 SECOND = timedelta(seconds=1)
 IMPOSSIBLE = "the conditions contradict each other: the query will never give a row"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.sql.streams import bound, join, keys
+from tests.support.sql_streams import bound, join, keys
 from weft.errors import CrossProduct, TypeMismatch
 from weft.plan.expression import TRUE, Call, Column, Literal, Opaque, columns_of, to_sql
 from weft.plan.query import BoundQuery, Condition

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.sql.streams import bound, join, keys
+from tests.support.sql_streams import bound, join, keys
 from weft.errors import InvalidWindow, MissingWindow
 from weft.plan.expression import to_sql
 from weft.plan.window import Range, Session, Sliding, Unbounded, Window, window_text
-from weft.sql.window import parse_window
+from weft.sql.syntax.window_clause import parse_window
 
 SECOND = timedelta(seconds=1)
 

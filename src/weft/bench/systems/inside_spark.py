@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from weft.bench.drive.messages import Order, StreamOrder
-from weft.runtime.session import local_session
+from weft.spark.session import local_session
 
 
 def ordered_session(order: Order) -> Any:

@@ -22,8 +22,8 @@ from weft.bench.drive.messages import Answer, Delivered, Figures, Gone, Live, Or
 from weft.bench.systems.inside_spark import bytes_shuffled, ordered_session, schema_of
 from weft.bench.systems.speak import Line, describe, newest_counts, serve, standard_line
 from weft.engine import Engine, Query
-from weft.engine.streams import files
-from weft.state.journal import Manifest
+from weft.engine.inputs.declare import files
+from weft.storage.journal import Manifest
 
 READER = "weft"
 _PATIENCE = 1.0

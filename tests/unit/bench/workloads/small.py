@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from tests.property.harness import CoreHarness, open_harness
+from tests.support.harness import CoreHarness, open_harness
 from weft.bench.data import START
 from weft.bench.workloads.model import Dialect, QuerySpec, StreamSpec, Workload
 from weft.plan.stream import FileSource, Format, Stream

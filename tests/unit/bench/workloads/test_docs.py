@@ -9,7 +9,7 @@ from weft.bench.workloads.catalogue import WORKLOADS, workload
 from weft.bench.workloads.model import Dialect
 from weft.bench.workloads.nexmark_queries import DIFFERENT, MISSING
 
-PAGE = (Path(__file__).parents[4] / "docs" / "workloads.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "explanation" / "workloads.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

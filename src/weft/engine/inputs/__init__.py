@@ -1,0 +1,1 @@
+"""Streams: declarations, what there is to read, sources that fail, and clocks."""

@@ -1,0 +1,1 @@
+"""Queries: requests, names, records and bound forms."""

@@ -1,0 +1,48 @@
+"""What a query is called on disk: fixed in its record when it is created, and checked when it is read back.
+
+Texts are bound again by every process, so that what a release forbids does not go on. If this release would look for a
+query's rows under other names than those they were written under, the query is not run: it would lose them silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from weft.errors import UnsupportedQuery
+from weft.execution.results.reading import source_id
+from weft.plan.changelog import LiveQuery, QueryRecord
+from weft.plan.key import content_id
+from weft.plan.query import BoundQuery
+from weft.plan.stream import Stream
+from weft.planner.stores import places_of
+from weft.sql import bind
+
+
+def identified(record: QueryRecord, query: BoundQuery) -> QueryRecord:
+    """A new query's record with the ids of what is its own on disk."""
+    calls = () if query.aggregation is None else query.aggregation.calls
+    return replace(
+        record,
+        stores=places_of(LiveQuery(record, query)),
+        lanes=content_id(*(call.id for call in calls)) if calls else "",
+        source=source_id(record, query),
+    )
+
+
+def _ids(record: QueryRecord) -> tuple[str, ...]:
+    return (*record.stores, record.lanes, record.source)
+
+
+def bind_again(record: QueryRecord, streams: Mapping[str, Stream]) -> BoundQuery:
+    """The bound form of a recorded query; raises a WeftError if this release does not take it, or calls what it has on
+    disk otherwise."""
+    query = bind(record.sql, streams)
+    now = identified(record, query)
+    if _ids(now) != _ids(record):
+        raise UnsupportedQuery(
+            f'query "{record.name}" has rows on disk under names that this release of weft does not use',
+            detail=f"They are {', '.join(_ids(record))}; it would look for {', '.join(_ids(now))}.",
+            hint="Create it again, or run the release that created it.",
+        )
+    return query

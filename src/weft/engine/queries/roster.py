@@ -1,0 +1,121 @@
+"""Who is live: queries, their names and slots, and the requests that wait for a boundary.
+
+Before each checkpoint the records of ended queries go to disk (`storage/ended_queries.py`): memory and checkpoints hold
+live queries only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from weft.engine.queries.requests import TICK, Requests, reads, start_of
+from weft.errors import StateCorrupt, WeftError
+from weft.plan.changelog import (
+    NO_SLOTS,
+    Change,
+    Failure,
+    LiveQuery,
+    QueryId,
+    QueryRecord,
+    Slots,
+    slots_of,
+)
+from weft.storage.directory import RESTORE
+from weft.storage.ended_queries import ENDED_FILE, number_of
+from weft.storage.journal import record_from_json, record_to_json
+
+_SETTLE_AFTER = 1000
+"""Ended queries that are kept in memory at most, whenever the next checkpoint is."""
+
+
+class Roster(Requests):
+    """All queries there are and were; changed only by folding in changes, so that it can be had again from them."""
+
+    # ---- folding
+
+    def fold(self, change: Change, newest: Mapping[str, int] | None = None) -> Slots:
+        """Put a change into effect, `newest` being the largest event time seen before it, by stream; returns the slots
+        that changed their meaning."""
+        changed = NO_SLOTS
+        for stream, time_ in change.watermarks:
+            changed = Slots(changed | self._resume(stream, {**(newest or {}), stream: time_ - TICK}))
+        failed = {failure.query: failure for failure in change.failed}
+        for query in change.dropped:
+            failure = failed.get(query, Failure(query, change.batch, ""))
+            changed = Slots(changed | self.end(query, failure.batch, failure.error))
+        for failure in change.failed:
+            if failure.query not in change.dropped:
+                self.records.end_earlier(failure)
+        for record in change.created:
+            self._begin(record)
+            self._next_id = max(self._next_id, number_of(record.id))
+            changed = Slots(changed | 1 << record.slot)
+        self.sinks.update(change.sinks)
+        return changed
+
+    def _resume(self, stream: str, newest: Mapping[str, int]) -> Slots:
+        """Let the queries that read a stream begin anew, since its watermark was set back: as if each were created now,
+        `newest` being the largest event time seen, by stream. Returns their slots, which lose their meaning."""
+        slots = []
+        for query, live in self.live.items():
+            if reads(live.query, stream):
+                record, at = live.record, start_of(live.query, newest)
+                start = at if record.start is not None and at is not None and record.start > at else record.start
+                self.live[query] = LiveQuery(replace(record, start=start, resumed=at), live.query)
+                slots.append(live.slot)
+        return slots_of(slots)
+
+    def _begin(self, record: QueryRecord) -> None:
+        """A query is live. One that this release refuses is not, and all others are not held up by it."""
+        self.names[record.name] = record.id
+        try:
+            self.live[record.id] = LiveQuery(record, self.bound.begin(record))
+        except WeftError as error:
+            self.refused[record.id] = (record, f"{error.message}. {error.detail}".strip())
+
+    def end(self, query: QueryId, batch: int, error: str) -> Slots:
+        """End a query before `batch`; returns its slot as a set, empty if it was not live."""
+        live, refused = self.live.pop(query, None), self.refused.pop(query, None)
+        if live is None and refused is None:
+            return NO_SLOTS
+        record = live.record if live is not None else refused[0] if refused is not None else self.records[query]
+        self.bound.end(query)
+        self.records.end(record, batch, error)
+        if self.names.get(record.name) == query:
+            del self.names[record.name]
+        return Slots(1 << record.slot)
+
+    # ---- to disk and back
+
+    @property
+    def has_many_ended(self) -> bool:
+        """Whether so many queries have ended that their records should go to disk before the next checkpoint."""
+        return len(self.records.lately) > _SETTLE_AFTER
+
+    def to_json(self) -> dict[str, Any]:
+        """As in a checkpoint: what is live, and what has ended and is not on disk."""
+        here = [*(each.record for each in self.live.values()), *self.records.lately.values()]
+        return {
+            "next_id": self._next_id,
+            "records": [record_to_json(record) for record in here],
+            "ended": self.ended.last_turn,
+            "sinks": sorted(self.sinks),
+        }
+
+    def load(self, value: dict[str, Any]) -> None:
+        """The inverse of `to_json`."""
+        if self.ended.last_turn < value.get("ended", 0):
+            raise StateCorrupt(
+                f'state file "{ENDED_FILE}" has not all records of ended queries that the checkpoint knows of',
+                detail="It is missing, or older than the checkpoint.",
+                hint=RESTORE,
+            )
+        self._next_id = value["next_id"]
+        self.sinks = set(map(QueryId, value["sinks"]))
+        for record in map(record_from_json, value["records"]):
+            if record.ended is None:
+                self._begin(record)
+            else:
+                self.records.lately[record.id] = record

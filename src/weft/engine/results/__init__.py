@@ -1,0 +1,1 @@
+"""Result files: which batches are kept, who reads them, and one query's rows."""

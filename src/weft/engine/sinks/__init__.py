@@ -1,0 +1,1 @@
+"""Sinks of queries and the threads that deliver to them."""

@@ -1,0 +1,1 @@
+"""Rows become cells of slices, and windows that have ended become results."""

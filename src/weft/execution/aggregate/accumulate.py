@@ -1,0 +1,128 @@
+"""Rows into cells of slices, cut by destination: those of streams when they are tagged, combinations when found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.errors import InternalError
+from weft.execution.program import BatchTask, SliceTag
+from weft.execution.selection.computed import Keys, Tagged, rows_by_part, without_failing
+from weft.kernels.aggregate.cells import LAST, ROWS, Cells, split_groups
+from weft.kernels.aggregate.rows_to_cells import RowBatch, collect
+from weft.kernels.aggregate.session_index import SessionIndex, index_sessions
+from weft.kernels.bitset import from_words, to_words
+from weft.kernels.expression.evaluate import EvaluationError
+from weft.kernels.hash_space import hash_range
+from weft.kernels.key_hash import hash_keys
+from weft.plan.changelog import NO_SLOTS, Slots
+from weft.plan.expression import Expression
+from weft.plan.identity import identity
+from weft.plan.shared import SliceSide
+from weft.storage.bucket import Bucket, Part
+from weft.storage.slices import write_slices
+
+Array = np.ndarray[Any, Any]
+
+
+def fill_slices(tagged: Tagged, slices: SliceTag) -> Bucket | None:
+    """Accumulate the rows that a store's queries want and write the cells; None if there are none."""
+    found = accumulate(tagged, slices)
+    if found is None:
+        return None
+    cells, span = found
+    return write_cells(cells, slices.store.side, tagged.task, path=tagged.task.new_file(slices.store.id), span=span)
+
+
+def accumulate(tagged: Tagged, slices: SliceTag) -> tuple[Cells, tuple[int, int]] | None:
+    """The cells of the rows that a store's queries want, and the time of those rows; None if there are none."""
+    sets = tagged.sets & to_words(slices.store.slots, tagged.program.words)
+    try:
+        rows = _rows(tagged, slices, sets, {})
+    except EvaluationError:
+        sets = without_failing(tagged, slices.users, sets)
+        rows = _rows(tagged, slices, sets, rows_by_part(slices.users, sets))
+    if rows is None:
+        return None
+    cells = collect(rows, slices.families, slices.accumulators)
+    return None if cells is None else (cells, (int(rows.times.min()), int(rows.times.max())))
+
+
+def _rows(tagged: Tagged, slices: SliceTag, sets: Array, users: Mapping[Expression, Array]) -> RowBatch | None:
+    """The wanted rows with what is computed from them; rows whose join key is NULL never join and are left out."""
+    side = slices.store.side
+    wanted = np.flatnonzero(sets[:, 0]) if sets.shape[1] == 1 else np.flatnonzero(sets.any(axis=1))
+    keys = Keys(tagged.rows, wanted, users, in_order=True)
+    groups = keys.values(side.keys)
+    if side.joined:
+        valid = hash_keys(groups[: side.route]).valid
+        if valid is not None:
+            wanted = wanted[valid]
+            keys = Keys(tagged.rows, wanted, users, in_order=True)
+            groups = [column.filter(pa.array(valid)) for column in groups]
+    if len(wanted) == 0:
+        return None
+    arguments = {identity(part): part for _, part in slices.store.accumulators}
+    columns = keys.values(tuple(arguments.values()))
+    everything = len(wanted) == len(sets)
+    return RowBatch(
+        sets=sets if everything else np.take(sets, wanted, axis=0),
+        times=tagged.times if everything else tagged.times[wanted],
+        groups=tuple(groups),
+        arguments=dict(zip(arguments, columns, strict=True)),
+    )
+
+
+def rows_in(parts: Iterable[Cells]) -> int:
+    """How many rows were accumulated into some cells: merging and dividing cells never changes it."""
+    return sum(int(part.lanes[ROWS].sum(dtype=np.int64)) for part in parts)
+
+
+def check_rows(parts: Iterable[Cells], rows: int, what: str) -> None:
+    """Raise if cells do not count as many rows as those had that they were made of."""
+    found = rows_in(parts)
+    if found != rows:
+        raise InternalError(
+            f"merging cells of {what} made {found} rows of {rows}",
+            detail="Nothing of this batch is committed; the files are as they were.",
+        )
+
+
+def write_cells(
+    cells: Cells, side: SliceSide, task: BatchTask, *, path: str, span: tuple[int, int], rows: int | None = None
+) -> Bucket:
+    """Write cells as a bucket of slices with one part per partition; `span` is the time of their rows, and `rows` how
+    many they must be, if the cells were merged from others."""
+    ranges = [hash_range(partition, task.partitions) for partition in range(task.partitions)]
+    lows = np.array([low for low, _ in ranges], np.uint64)
+    owner = np.searchsorted(lows, route_hashes(cells, side), side="right") - 1
+    parts = split_groups(cells, owner, len(ranges))
+    check_rows(parts, rows_in((cells,)) if rows is None else rows, f"store {side.store}")
+    described = [_describe(part, *limits, span) for part, limits in zip(parts, ranges, strict=True)]
+    indexes = [index_of(part, side) for part in parts] if side.session else []
+    words = cells.sets.shape[1]
+    file = write_slices(task.data, path, parts, epoch=task.batch, words=words, indexes=indexes)
+    return Bucket(file.path, side.store, side.stream, task.batch, tuple(described), file.bytes)
+
+
+def index_of(cells: Cells, side: SliceSide) -> SessionIndex:
+    """How the cells of sessions are found again."""
+    return index_sessions(cells.group, cells.lanes[LAST], route_hashes(cells, side))
+
+
+def route_hashes(cells: Cells, side: SliceSide) -> Array:
+    """Where each group belongs in hash space: by the keys the store is partitioned by."""
+    if side.route == 0:
+        return np.zeros(cells.group_count, np.uint64)
+    hashes: Array = hash_keys(cells.groups[: side.route]).h
+    return hashes
+
+
+def _describe(cells: Cells, low: int, high: int, span: tuple[int, int]) -> Part:
+    if len(cells) == 0:
+        return Part(low, high, 0, 0, 0, NO_SLOTS)
+    slots = Slots(from_words(np.bitwise_or.reduce(cells.sets, axis=0)))
+    return Part(low, high, len(cells), span[0], span[1], slots)

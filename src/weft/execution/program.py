@@ -1,0 +1,398 @@
+"""What a batch does, as values that travel to the tasks: compiled once per plan, told apart per batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from weft.execution.selection.idle_streams import Passed, passed_of
+from weft.execution.window_tables import join_windows, probe_windows
+from weft.kernels.aggregate.close_windows import SlidingQuery
+from weft.kernels.aggregate.factored import PairPlan
+from weft.kernels.aggregate.rows_to_cells import Accumulator, Family
+from weft.kernels.aggregate.sessions import SessionQuery
+from weft.kernels.join.window_table import WindowTable
+from weft.kernels.selection.index import PredicateIndex, Want, build_index, opaque_predicates
+from weft.plan.aggregation import Function
+from weft.plan.changelog import LiveQuery, Slots
+from weft.plan.expression import Expression, Opaque, columns_of, guard_opaque, to_sql
+from weft.plan.identity import identity
+from weft.plan.key import StoreId
+from weft.plan.probe_tree import NO_PROBES, Input, ProbeForest, inputs_of
+from weft.plan.query import BoundQuery
+from weft.plan.shared import SessionJoin, SharedAggregate, SharedJoin, SharedPlan, SliceFamily, SliceStore, Store
+from weft.plan.stream import Stream
+from weft.plan.window import Sliding, to_micros
+from weft.planner.aggregates import session_slices
+from weft.planner.join_aggregates import over_combinations
+from weft.planner.joins.normal_form import source_of
+from weft.planner.session_joins import gathering, session_aggregate_id
+from weft.planner.stores import probed_stores
+from weft.storage.bucket import Bucket
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTag:
+    """How rows become cells of a store of slices; `users` says which slots compute which key or argument."""
+
+    store: SliceStore
+    accumulators: tuple[Accumulator, ...]
+    families: tuple[Family, ...]
+    users: Mapping[Expression, Slots]
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedTag:
+    """How combinations of some inputs become cells of a store of slices: one for each window that holds all members.
+
+    `shapes` are the windows of its queries, with the slots that have each.
+    """
+
+    slices: SliceTag
+    inputs: tuple[Input, ...]
+    shapes: tuple[tuple[Sliding, Slots], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTag:
+    """How rows of a stream in one role get their query-sets, and the stores they go to."""
+
+    index: PredicateIndex
+    stores: tuple[Store, ...]
+    slices: tuple[SliceTag, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTag:
+    """What the tag stage does with one stream."""
+
+    stream: Stream
+    columns: tuple[str, ...]
+    roles: tuple[RoleTag, ...]
+    opaque: tuple[Opaque, ...]
+    guards: Mapping[str, tuple[tuple[int, str], ...]]
+    """For each opaque key, by its text: the slots that need it, and on which rows each does."""
+    passed: tuple[Passed, ...] = ()
+    """For which queries over other streams, too, its rows can come too late."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinProbe:
+    """A shared join with the window test of all its queries."""
+
+    join: SharedJoin
+    windows: WindowTable
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateClose:
+    """A shared aggregate with the windows of its queries, and how each query pairs two sides.
+
+    If it is `combined`, its cells are of whole windows, and probe trees still make some in later stages of a batch.
+    """
+
+    aggregate: SharedAggregate
+    sliding: tuple[SlidingQuery, ...]
+    sessions: tuple[SessionQuery, ...]
+    pairs: Mapping[int, PairPlan]
+    combined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionGather:
+    """A query of a session join: its sessions, what combinations have to satisfy once so many of their members are
+    chosen, and what becomes of them: rows under the name of the join, or cells of `slices` under the name `source`."""
+
+    sessions: SessionQuery
+    inputs: tuple[Input, ...]
+    conditions: tuple[tuple[int, Expression], ...]
+    slices: SliceTag | None
+    source: str
+
+    @property
+    def slot(self) -> int:
+        """Position in every query-set."""
+        return self.sessions.slot
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClose:
+    """Session joins of the same stores, query by query."""
+
+    join: SessionJoin
+    streams: tuple[str, ...]
+    queries: tuple[SessionGather, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The compiled form of a shared plan: the same for every batch until the plan changes."""
+
+    words: int
+    live: Slots
+    streams: Mapping[str, StreamTag]
+    stores: Mapping[StoreId, Store]
+    joins: tuple[JoinProbe, ...]
+    slices: Mapping[StoreId, SliceTag]
+    aggregates: tuple[AggregateClose, ...]
+    session_joins: tuple[SessionClose, ...]
+    probes: ProbeForest = NO_PROBES
+    windows: Mapping[tuple[Input, Input], WindowTable] = field(default_factory=dict)
+    """For a known and a probed input, the windows of all queries that join them by probe trees."""
+    probed_stores: Mapping[Input, StoreId] = field(default_factory=dict)
+    results: Mapping[int, tuple[str, tuple[Input, ...]]] = field(default_factory=dict)
+    """For each slot that probe trees serve, how its combinations are called and what their inputs are."""
+    combined: Mapping[str, tuple[CombinedTag, ...]] = field(default_factory=dict)
+    """For the name of combinations, the stores of slices that they go to."""
+
+    @property
+    def closes_windows(self) -> bool:
+        """Whether some query waits for windows to end."""
+        return bool(self.aggregates or self.session_joins)
+
+    def window_streams(self) -> frozenset[tuple[str, ...]]:
+        """The sets of streams whose common watermark ends windows, or decides what comes too late for a join."""
+        windows = (each.aggregate.streams for each in self.aggregates)
+        passed = (rule.names for tag in self.streams.values() for rule in tag.passed)
+        return frozenset((*windows, *(each.streams for each in self.session_joins), *passed))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInputs:
+    """What a batch reads: files by stream (name below the stream's directory, bytes), and micro-batches of DataFrames
+    by their number. Streams in `failing` cannot be read now: windows wait for them as if they had rows."""
+
+    files: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    failing: frozenset[str] = frozenset()
+
+    def names(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Names of the files, by stream."""
+        return tuple((stream, tuple(name for name, _ in files)) for stream, files in self.files)
+
+
+NO_INPUTS = BatchInputs()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTask:
+    """One batch: where it writes, what is late, which buckets there are and what they still mean."""
+
+    data: str
+    batch: int
+    attempt: str
+    partitions: int
+    watermarks: Mapping[str, int]
+    buckets: tuple[Bucket, ...]
+    masks: Mapping[int, Slots]
+    merges: tuple[tuple[str, ...], ...]
+    quarantine: str
+    closed: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    """Up to where the windows over some streams are ended already."""
+    idle: frozenset[str] = frozenset()
+    """Streams without rows for so long that windows do not wait for them."""
+    rebuild: frozenset[StoreId] = frozenset()
+    """Stores of intermediate results that are to be made anew from what is stored."""
+    inputs: BatchInputs = NO_INPUTS
+    ahead: Mapping[str, int] = field(default_factory=dict)
+    """The latest event time that is taken, by stream, fixed when the batch began; no limit where there is none."""
+
+    def new_file(self, kind: str, *, suffix: str = ".arrow") -> str:
+        """A path below the data folder that no other task, attempt or call has."""
+        return f"{self.batch:012d}/{kind}-{self.attempt}-{uuid4().hex[:12]}{suffix}"
+
+
+def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
+    """Compile a shared plan; pure, and fast enough to be done at every changelog."""
+    live = 0
+    for query in plan.queries:
+        live |= 1 << query.slot
+    slices = {store.id: _slice_tag(store, plan) for store in plan.slice_stores}
+    combined = _combined_tags(slices, plan)
+    aggregates = tuple(_aggregate_close(aggregate, plan) for aggregate in plan.aggregates)
+    session_joins = tuple(_session_close(join, plan) for join in plan.session_joins)
+    return Program(
+        words=plan.words,
+        live=Slots(live),
+        streams={name: _stream_tag(stream, plan, slices) for name, stream in streams.items()},
+        stores={store.id: store for store in plan.stores},
+        joins=tuple(JoinProbe(join, join_windows(join, plan)) for join in plan.joins),
+        slices=slices,
+        aggregates=aggregates,
+        session_joins=session_joins,
+        probes=plan.probes,
+        windows=probe_windows(plan),
+        probed_stores=probed_stores(plan.queries),
+        results=_probe_results(plan),
+        combined=combined,
+    )
+
+
+def _stream_tag(stream: Stream, plan: SharedPlan, slices: Mapping[StoreId, SliceTag]) -> StreamTag:
+    wants: dict[int, list[Want]] = {}
+    for live in plan.queries:
+        for relation in live.query.relations:
+            if relation.stream == stream.name:
+                want = Want(slot=live.slot, predicate=guard_opaque(relation.predicate), start=live.record.start)
+                wants.setdefault(relation.role, []).append(want)
+    roles, needed, opaque = [], {stream.time}, dict[str, Opaque]()
+    for role, role_wants in sorted(wants.items()):
+        index = build_index(role_wants, plan.words)
+        stores = tuple(store for store in plan.stores if store.stream == stream.name and store.role == role)
+        mine = tuple(tag for tag in slices.values() if _is_of(tag.store, stream.name, role))
+        roles.append(RoleTag(index, stores, mine))
+        needed |= index.columns
+        for part in (part for tag in mine for part in tag.users):
+            needed |= columns_of(part)
+            opaque |= {part.sql: part} if isinstance(part, Opaque) else {}
+        for store in stores:
+            needed.update(store.columns)
+            keys = [part for index_ in store.indexes for part in index_.key] + list(store.route)
+            for part in keys:
+                needed |= columns_of(part)
+            opaque |= {part.sql: part for part in keys if isinstance(part, Opaque)}
+        opaque |= {part.sql: part for part in opaque_predicates(role_wants)}
+    for part in opaque.values():
+        needed |= columns_of(part)
+    columns = tuple(name for name in stream.schema.names() if name in needed)
+    guards, passed = _key_guards(stream, plan), passed_of(stream.name, plan.queries)
+    return StreamTag(stream, columns, tuple(roles), tuple(opaque.values()), guards, passed)
+
+
+def _is_of(store: SliceStore, stream: str, role: int) -> bool:
+    """Whether rows of the stream in the role become its cells."""
+    return not store.side.source and (store.side.stream, store.side.role) == (stream, role)
+
+
+def _key_guards(stream: Stream, plan: SharedPlan) -> dict[str, tuple[tuple[int, str], ...]]:
+    """Alone a query computes its keys only for rows that pass its predicate, so Spark must not do more for it."""
+    found: dict[str, tuple[tuple[int, str], ...]] = {}
+    for live in plan.queries:
+        for number, relation in enumerate(live.query.relations):
+            wanted = "true" if relation.predicate is None else to_sql(relation.predicate)
+            for key in computed_parts(live.query, number) if relation.stream == stream.name else ():
+                if isinstance(key, Opaque):
+                    found[key.sql] = (*found.get(key.sql, ()), (live.slot, wanted))
+    return found
+
+
+def computed_parts(query: BoundQuery, relation: int) -> list[Expression]:
+    """What a query computes of a relation's rows beside its predicate: join keys, group keys, arguments."""
+    parts = [pair.left for pair in query.keys if pair.left_relation == relation]
+    parts += [pair.right for pair in query.keys if pair.right_relation == relation]
+    return parts + list(query.aggregation.parts(relation) if query.aggregation is not None else ())
+
+
+def _slice_tag(store: SliceStore, plan: SharedPlan) -> SliceTag:
+    users: dict[Expression, Slots] = {}
+    for live in (live for live in plan.queries if store.slots >> live.slot & 1):
+        for part in _accumulated_parts(live.query, store):
+            users[part] = Slots(users.get(part, 0) | 1 << live.slot)
+    return SliceTag(
+        store=store,
+        accumulators=_texts(store.accumulators),
+        families=tuple(
+            Family(family.slots, _slice_windows(store, family), family.gap, _texts(family.accumulators), family.cuts)
+            for family in store.families
+        ),
+        users=users,
+    )
+
+
+def _accumulated_parts(query: BoundQuery, store: SliceStore) -> Iterable[Expression]:
+    """What a query computes for the cells of a store."""
+    if store.side.source:
+        return over_combinations(query).parts(0)
+    numbers = (n for n, each in enumerate(query.relations) if _is_of(store, each.stream, each.role))
+    return [part for number in numbers for part in computed_parts(query, number)]
+
+
+def _slice_windows(store: SliceStore, family: SliceFamily) -> tuple[tuple[int, int], ...]:
+    """The windows whose edges cut slices; those of combinations begin where windows do, and hold nothing else."""
+    if store.side.source and not store.side.session:
+        return tuple(sorted({(slide, slide) for _, slide in family.windows}))
+    return family.windows
+
+
+def _combined_tags(slices: Mapping[StoreId, SliceTag], plan: SharedPlan) -> dict[str, tuple[CombinedTag, ...]]:
+    found: dict[str, tuple[CombinedTag, ...]] = {}
+    for tag in slices.values():
+        if tag.store.side.source:
+            queries = [live for live in plan.queries if tag.store.slots >> live.slot & 1]
+            shapes: dict[Sliding, Slots] = {}
+            for live in queries:
+                assert live.query.sliding is not None
+                shapes[live.query.sliding] = Slots(shapes.get(live.query.sliding, 0) | 1 << live.slot)
+            each = CombinedTag(tag, tuple(sorted(inputs_of(queries[0].query))), tuple(shapes.items()))
+            found[tag.store.side.source] = (*found.get(tag.store.side.source, ()), each)
+    return found
+
+
+def _texts(accumulators: Iterable[tuple[Function, Expression]]) -> tuple[Accumulator, ...]:
+    return tuple(Accumulator(function, identity(argument)) for function, argument in accumulators)
+
+
+def _aggregate_close(aggregate: SharedAggregate, plan: SharedPlan) -> AggregateClose:
+    queries = [live for live in plan.queries if aggregate.slots >> live.slot & 1]
+    combined = any(live.query.is_probed for live in queries)
+    return AggregateClose(
+        aggregate=aggregate,
+        sliding=tuple(
+            SlidingQuery(
+                live.slot,
+                to_micros(live.query.sliding.size),
+                to_micros(live.query.sliding.slide),
+                live.record.windows_from,
+            )
+            for live in queries
+            if live.query.sliding is not None
+        ),
+        sessions=_session_queries(queries),
+        pairs={live.slot: _pair_plan(live.query) for live in queries if live.query.is_join and not combined},
+        combined=combined,
+    )
+
+
+def _session_queries(queries: Iterable[LiveQuery]) -> tuple[SessionQuery, ...]:
+    return tuple(
+        SessionQuery(live.slot, to_micros(session.gap), session.cut)
+        for live in queries
+        if (session := live.query.session) is not None
+    )
+
+
+def _pair_plan(query: BoundQuery) -> PairPlan:
+    """Group keys by where they are among the keys of their side's slices: after the join keys."""
+    assert query.aggregation is not None
+    places, used = [], [len(query.keys)] * len(query.relations)
+    for key in query.aggregation.keys:
+        places.append((key.relation, used[key.relation]))
+        used[key.relation] += 1
+    return PairPlan(tuple(places), query.aggregation.calls)
+
+
+def _session_close(join: SessionJoin, plan: SharedPlan) -> SessionClose:
+    queries = (live for live in plan.queries if join.slots >> live.slot & 1)
+    streams = sorted({plan.store(store).stream for store, _ in join.places})
+    return SessionClose(join, tuple(streams), tuple(_session_gather(live, join, plan) for live in queries))
+
+
+def _session_gather(live: LiveQuery, join: SessionJoin, plan: SharedPlan) -> SessionGather:
+    query = live.query
+    assert query.session is not None
+    gathered = gathering(query)
+    source, slices = "", None
+    if query.aggregation is not None:
+        source = session_aggregate_id(query, join.id)
+        slices = _slice_tag(session_slices(live, source), plan)
+    sessions = SessionQuery(live.slot, to_micros(query.session.gap), query.session.cut)
+    return SessionGather(sessions, gathered.inputs, gathered.conditions, slices, source)
+
+
+def _probe_results(plan: SharedPlan) -> dict[int, tuple[str, tuple[Input, ...]]]:
+    return {
+        live.slot: (source_of(live.query), tuple(sorted(inputs_of(live.query))))
+        for live in plan.queries
+        if live.query.is_probed
+    }

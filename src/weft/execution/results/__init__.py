@@ -1,0 +1,1 @@
+"""The rows of one query are found in the shared result log."""

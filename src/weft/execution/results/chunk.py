@@ -1,0 +1,335 @@
+"""Where one query's rows are in a chunk, and the only place where full rows are built.
+
+A chunk is opened once. `find` says which of its units (see `Chunk`) are the query's, which takes a few bytes each;
+`Found.build` makes rows of some of them, so that whoever wants ten of nine million pairs builds ten rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from weft.errors import QueryFailed, ResultsGone
+from weft.execution.join.row_references import RowParts, by_part, take_rows
+from weft.execution.results.reading import Chunk, Reading
+from weft.execution.results.recent import Lately
+from weft.execution.results.row_widths import row_widths
+from weft.kernels.aggregate.cells import Cells, compact, concat
+from weft.kernels.aggregate.result_columns import SumOverflow, WindowEnd, finish
+from weft.kernels.bitset import column_of
+from weft.kernels.join.select_matches import Selected, select_pairs, select_rows, select_windows
+from weft.kernels.join.window_table import window_ends
+from weft.plan.aggregation import Aggregation
+from weft.plan.window import to_micros
+from weft.storage.bucket import PartView, open_part
+from weft.storage.combinations import Member, open_combinations
+from weft.storage.result_files import PartRef, read_pairs, read_session_rows
+from weft.storage.slices import read_slices
+
+Longs = npt.NDArray[np.int64]
+Numbers = npt.NDArray[Any]
+_TIMESTAMP = pa.timestamp("us", "UTC")
+Columns = list[pa.Array | pa.ChunkedArray]
+
+
+@contextmanager
+def kept_files(reading: Reading) -> Iterator[None]:
+    """A file that is gone was there when its batch was committed: say what that means to whoever reads."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        missing = Path(str(error.filename or error)).name
+        raise ResultsGone(
+            f'rows of query "{reading.name}" are not kept any more',
+            detail=f"File {missing} of the result log is gone.",
+            hint="Read sooner, or set keep_results to more.",
+        ) from error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Rows of a query that are found, and not built."""
+
+    reading: Reading
+    units: Longs
+    """For each row, which unit of the chunk it is of; ascending."""
+    widths: Callable[[], Longs | int]
+    """About how many bytes each row takes, or all of them alike."""
+    make: Callable[[slice], pa.Table]
+
+    def build(self, first: int, last: int) -> pa.Table:
+        """The rows first … last - 1."""
+        if first >= last:
+            return self.reading.schema.empty_table()
+        with kept_files(self.reading):
+            return self.make(slice(first, last))
+
+
+class Opened(Protocol):
+    """A chunk whose files are mapped."""
+
+    @property
+    def units(self) -> int:
+        """How many units it has."""
+
+    def find(self, first: int, last: int) -> Found:
+        """The query's rows in a range of units."""
+
+
+def open_chunk(reading: Reading, chunk: Chunk, *, again: bool = False) -> Opened:
+    """Map the files of a chunk. Raises ResultsGone if they are not there any more. If it will be opened `again`, as by
+    whoever reads a page after the other, what of it takes long to find is kept."""
+    with kept_files(reading):
+        if reading.aggregation is not None:
+            return _Groups(reading, reading.aggregation, chunk, again=again)
+        if reading.places is not None:
+            kind = _Combinations if reading.session is None else _Sessions
+            return kind(reading, reading.places, chunk)
+        return _Pairs(reading, chunk) if chunk.pairs else _Rows(reading, chunk)
+
+
+def _nothing(reading: Reading) -> Found:
+    return Found(reading, np.empty(0, np.int64), lambda: 0, lambda _: reading.schema.empty_table())
+
+
+def _found(reading: Reading, first: int, selected: Selected, sides: Sequence[tuple[PartView, Numbers]]) -> Found:
+    """Rows that are made of one row of each of some parts; the numbers of those are by position."""
+    names = [list(each) for each in reading.columns]
+
+    def widths() -> Longs | int:
+        total: Longs | int = 0
+        for (view, numbers), wanted in zip(sides, names, strict=True):
+            fixed, varying = row_widths(view.rows, wanted, numbers[selected.positions])
+            total = total + (fixed if varying is None else fixed + varying)
+        return total
+
+    def make(span: slice) -> pa.Table:
+        part = _part_of(selected, span)
+        arrays: Columns = []
+        for (view, numbers), wanted in zip(sides, names, strict=True):
+            arrays += take_rows(view.rows.select(wanted), numbers[part.positions])
+        return _finished(reading, arrays, part)
+
+    return Found(reading, selected.positions + first, widths, make)
+
+
+def _part_of(selected: Selected, span: slice) -> Selected:
+    starts = selected.window_start
+    return Selected(selected.positions[span], None if starts is None else starts[span])
+
+
+def _finished(reading: Reading, arrays: Columns, selected: Selected) -> pa.Table:
+    """The table of some columns, with the windows if there are any."""
+    if reading.sliding is not None:
+        assert selected.window_start is not None
+        starts = selected.window_start
+        ends = window_ends(starts, to_micros(reading.sliding.size))
+        arrays += [pa.array(starts).cast(_TIMESTAMP), pa.array(ends).cast(_TIMESTAMP)]
+    if not arrays:  # a SELECT list of constants: only the number of rows counts
+        return pa.table({"weft#rows": pa.nulls(len(selected.positions), pa.bool_())})
+    return pa.Table.from_arrays(arrays, schema=reading.schema)
+
+
+def _window_end(reading: Reading) -> WindowEnd:
+    if reading.session is not None:
+        return WindowEnd(to_micros(reading.session.gap), session=True, cut=reading.session.cut)
+    assert reading.sliding is not None, "an aggregation has windows"
+    return WindowEnd(to_micros(reading.sliding.size), session=False)
+
+
+class _Rows:
+    """A selection's bucket; a unit is a row of it."""
+
+    def __init__(self, reading: Reading, chunk: Chunk) -> None:
+        self._reading = reading
+        self._part = open_part(Path(reading.data) / chunk.left[0], chunk.left[1])
+        self.units = self._part.rows.num_rows
+
+    def find(self, first: int, last: int) -> Found:
+        reading, part = self._reading, self._part
+        selected = select_rows(
+            part.times[first:last],
+            part.sets[first:last],
+            slot=reading.slot,
+            sliding=reading.sliding,
+            start=reading.start,
+        )
+        return _found(reading, first, selected, [(part, np.arange(first, last))])
+
+
+class _Pairs:
+    """A piece of a segment; a unit is a pair of row numbers."""
+
+    def __init__(self, reading: Reading, chunk: Chunk) -> None:
+        self._reading = reading
+        data = Path(reading.data)
+        views = [open_part(data / path, part) for path, part in (chunk.left, chunk.right)]
+        self._mine = min(view.epoch for view in views) >= reading.created
+        rows = next(read_pairs(data / chunk.pairs, (chunk.number,))) if self._mine else ()
+        sides = list(zip(views, rows, strict=False))
+        self._sides = sides[::-1] if reading.swapped else sides
+        self.units = len(rows[0]) if rows else 0
+
+    def find(self, first: int, last: int) -> Found:
+        reading = self._reading
+        if not self._mine:
+            return _nothing(reading)
+        (left, left_rows), (right, right_rows) = [(view, rows[first:last]) for view, rows in self._sides]
+        selected = select_pairs(
+            left_rows,
+            right_rows,
+            (left.times, left.sets),
+            (right.times, right.sets),
+            slot=reading.slot,
+            bounds=reading.bounds,
+            sliding=reading.sliding,
+            start=reading.start,
+        )
+        return _found(reading, first, selected, [(left, left_rows), (right, right_rows)])
+
+
+class _Combinations:
+    """A file of combinations; with sliding windows one is a row for each that holds all members."""
+
+    def __init__(self, reading: Reading, places: Sequence[int], chunk: Chunk) -> None:
+        self._reading = reading
+        file = open_combinations(Path(reading.data) / chunk.windows[0])
+        known = file.words * 64 > reading.slot
+        self._mine = np.flatnonzero(column_of(file.sets, reading.slot)) if known else np.empty(0, np.int64)
+        self._parts = RowParts(reading.data)
+        self._numbers = self._parts.numbers(file.refs)
+        self._members = [file.rows(place) for place in places]
+        self.units = len(self._mine)
+
+    def find(self, first: int, last: int) -> Found:
+        reading, mine = self._reading, self._mine[first:last]
+        members = [Member(self._numbers[part[mine]], row[mine], row[mine]) for part, row in self._members]
+        selected = Selected(np.arange(len(mine)), None)
+        if reading.sliding is not None and len(mine):
+            times = np.stack([self._parts.times(member) for member in members])
+            selected = select_windows(
+                times.min(axis=0), times.max(axis=0), sliding=reading.sliding, start=reading.start
+            )
+
+        def make(span: slice) -> pa.Table:
+            part = _part_of(selected, span)
+            return _finished(reading, _columns(reading, self._parts, members, part.positions), part)
+
+        return Found(
+            reading,
+            selected.positions + first,
+            lambda: _member_widths(reading, self._parts, members, selected.positions),
+            make,
+        )
+
+
+class _Sessions:
+    """A file of a session join; a unit is a combination of the query's own."""
+
+    def __init__(self, reading: Reading, places: Sequence[int], chunk: Chunk) -> None:
+        self._reading, self._places = reading, places
+        self._rows = read_session_rows(Path(reading.data) / chunk.windows[0], reading.slot)
+        self._parts = RowParts(reading.data)
+        self._numbers = self._parts.numbers([PartRef(*ref) for ref in chunk.refs])
+        self.units = len(self._rows["first"])
+
+    def find(self, first: int, last: int) -> Found:
+        reading, rows = self._reading, {name: values[first:last] for name, values in self._rows.items()}
+        members = [Member(self._numbers[rows[f"p{at}"]], rows[f"r{at}"], rows["first"]) for at in self._places]
+        every = np.arange(len(rows["first"]))
+
+        def make(span: slice) -> pa.Table:
+            arrays = _columns(reading, self._parts, members, every[span])
+            starts = rows["first"][span]
+            times = (starts, _window_end(reading).of(starts, rows["last"][span]))
+            arrays += [pa.array(values).cast(_TIMESTAMP) for values in times]
+            return pa.Table.from_arrays(arrays, schema=reading.schema)
+
+        widths = lambda: _member_widths(reading, self._parts, members, every)  # noqa: E731
+        return Found(reading, every + first, widths, make)
+
+
+def _columns(reading: Reading, parts: RowParts, members: Sequence[Member], positions: Longs) -> Columns:
+    arrays: Columns = []
+    for member, names in zip(members, reading.columns, strict=True):
+        taken = member.take(positions)
+        arrays += parts.columns(taken, names)
+    return arrays
+
+
+def _member_widths(reading: Reading, parts: RowParts, members: Sequence[Member], positions: Longs) -> Longs:
+    total = np.zeros(len(positions), np.int64)
+    for member, names in zip(members, reading.columns, strict=True):
+        taken = member.take(positions)
+        for number, rows in by_part(taken.part):
+            fixed, varying = row_widths(parts.view(number).rows, names, taken.row[rows])
+            total[rows] += fixed if varying is None else fixed + varying
+    return total
+
+
+_GROUPS: Lately[Cells] = Lately(256 << 20)
+"""Groups of queries in chunks that are read page by page: to find them takes as long for one row as for all."""
+
+
+def _groups_of(reading: Reading, chunk: Chunk) -> Cells | None:
+    """The groups of a query in a chunk; one may be in several files, and is one unit."""
+    parts = []
+    for path in chunk.windows:
+        for cells, _ in read_slices(Path(reading.data) / path, (0,)):
+            rows = np.flatnonzero(column_of(cells.sets, reading.slot)[cells.classes])
+            if len(rows):
+                parts.append(cells.take(rows))
+    return compact(concat(parts)) if parts else None
+
+
+def _size_of(cells: Cells) -> int:
+    """Bytes that cells take, with their groups, classes and words."""
+    arrays: list[Any] = [cells.sets, cells.slices, cells.classes, cells.group, *cells.lanes.values()]
+    arrays += [each for detail in cells.details.values() for each in (detail.cells, detail.codes, detail.weights)]
+    return sum(int(each.nbytes) for each in (*arrays, *cells.groups, *cells.dictionaries.values()))
+
+
+class _Groups:
+    """Files of an aggregate's windows that ended; a unit is a group of the query's own in a window."""
+
+    def __init__(self, reading: Reading, aggregation: Aggregation, chunk: Chunk, *, again: bool) -> None:
+        self._reading, self._aggregation = reading, aggregation
+        key = (reading.data, reading.slot, chunk.windows)  # what is in a file never changes
+        self._groups = _GROUPS.get(key) if again else None
+        if self._groups is None:
+            self._groups = _groups_of(reading, chunk)
+            if again and self._groups is not None:
+                _GROUPS.put(key, self._groups, _size_of(self._groups))
+
+    @property
+    def units(self) -> int:
+        return 0 if self._groups is None else len(self._groups)
+
+    def find(self, first: int, last: int) -> Found:
+        groups = self._groups
+        if groups is None:
+            return _nothing(self._reading)
+        every = np.arange(first, min(last, len(groups)))
+
+        def make(span: slice) -> pa.Table:
+            chosen = every[span]
+            return self._finish(groups if len(chosen) == len(groups) else groups.take(chosen))
+
+        return Found(self._reading, every, lambda: 16 * max(1, len(self._reading.schema)), make)
+
+    def _finish(self, cells: Cells) -> pa.Table:
+        try:
+            return finish(cells, self._aggregation, _window_end(self._reading), merged=True)
+        except SumOverflow as error:
+            raise QueryFailed(
+                "a sum does not fit its type",
+                detail=str(error),
+                hint="Sum a wider type: SUM(CAST(x AS DECIMAL(38, 0))).",
+            ) from error

@@ -1,0 +1,139 @@
+"""Reading one query's rows out of the shared result log, in pieces of bounded size, from any row on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from weft.execution.results.chunk import Found, Longs, kept_files, open_chunk
+from weft.execution.results.reading import Chunk, Reading, chunks_of, plan_reading
+
+__all__ = [
+    "PIECE_BYTES",
+    "PIECE_ROWS",
+    "Chunk",
+    "Range",
+    "Reading",
+    "chunks_of",
+    "plan_reading",
+    "ranges",
+    "read_chunk",
+    "read_pieces",
+]
+
+PIECE_ROWS = 1 << 17
+"""Rows that are built at once, at most."""
+PIECE_BYTES = 32 << 20
+"""Bytes of rows that are built at once; a row that is larger is alone."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """Consecutive rows of a query in one chunk: few enough to be built at once."""
+
+    chunk: Chunk
+    found: Found
+    first: int
+    last: int
+    bytes: int
+    """About what they take."""
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return self.last - self.first
+
+    def build(self) -> pa.Table:
+        """The rows."""
+        return self.found.build(self.first, self.last)
+
+    def alone(self) -> tuple[Chunk, int, int]:
+        """A chunk for somebody else to read, how many rows of it come before these, and how many it has: with windows
+        a unit may be several rows."""
+        units = self.found.units
+        begin, end = int(units[self.first]), int(units[self.last - 1]) + 1
+        first, last = np.searchsorted(units, (begin, end))
+        return self.chunk.only(begin, end), self.first - int(first), int(last - first)
+
+
+def ranges(
+    reading: Reading,
+    chunks: Iterable[Chunk],
+    *,
+    skip: int = 0,
+    limit: int | None = None,
+    most_bytes: int | None = None,
+    again: bool = False,
+) -> Iterator[Range]:
+    """The query's rows in some chunks, in order, without the first `skip` and at most `limit` of them.
+
+    Rows that are skipped are found, which takes nanoseconds each, and not built. `again`: other rows of the same chunks
+    will be asked for soon.
+    """
+    left = limit
+    for chunk in chunks:
+        for found in _stretches(reading, chunk, again=again):
+            rows = len(found.units)
+            first, skip = min(skip, rows), max(0, skip - rows)
+            last = rows if left is None else min(rows, first + left)
+            for begin, end, size in _spans(found, first, last, most_bytes or PIECE_BYTES):
+                yield Range(chunk, found, begin, end, size)
+            left = None if left is None else left - (last - first)
+            if left is not None and left <= 0:
+                return
+
+
+def _stretches(reading: Reading, chunk: Chunk, *, again: bool) -> Iterator[Found]:
+    """What is found in a chunk, a bounded number of units after the other; what has no rows is left out."""
+    opened = open_chunk(reading, chunk, again=again)
+    last = opened.units if chunk.last is None else min(chunk.last, opened.units)
+    step = max(1, PIECE_ROWS // _rows_of_unit(reading))
+    for begin in range(chunk.first, last, step):
+        with kept_files(reading):
+            found = opened.find(begin, min(begin + step, last))
+        if len(found.units):
+            yield found
+
+
+def _rows_of_unit(reading: Reading) -> int:
+    """How many rows one unit is at most."""
+    if reading.sliding is None or reading.aggregation is not None:
+        return 1
+    return -(-reading.sliding.size // reading.sliding.slide)
+
+
+def _spans(found: Found, first: int, last: int, most: int) -> Iterator[tuple[int, int, int]]:
+    """Ranges of rows, and their bytes: at most so many each, or one row."""
+    if first >= last:
+        return
+    with kept_files(found.reading):
+        widths = found.widths()
+    if isinstance(widths, int):
+        step = max(1, most // max(1, widths))
+        for begin in range(first, last, step):
+            end = min(begin + step, last)
+            yield begin, end, (end - begin) * widths
+        return
+    ends: Longs = np.cumsum(widths[first:last])
+    begin = 0
+    while begin < len(ends):
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield first + begin, first + end, int(ends[end - 1]) - before
+        begin = end
+
+
+def read_pieces(reading: Reading, chunk: Chunk) -> Iterator[pa.Table]:
+    """The query's rows in a chunk, a bounded number after the other: the columns its SELECT list needs, named
+    `<relation>.<column>`; of an aggregation its keys `g<n>`, values `a<n>` and window."""
+    for each in ranges(reading, [chunk]):
+        yield each.build()
+
+
+def read_chunk(reading: Reading, chunk: Chunk) -> pa.Table:
+    """All rows of `read_pieces` at once."""
+    pieces = list(read_pieces(reading, chunk))
+    return pa.concat_tables(pieces) if pieces else reading.schema.empty_table()

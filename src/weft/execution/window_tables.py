@@ -1,0 +1,35 @@
+"""The time tests of a shared plan, compiled: one table for each join, with the windows of all its queries."""
+
+from __future__ import annotations
+
+from weft.kernels.join.window_table import WindowEntry, WindowTable, build_window_table
+from weft.plan.changelog import LiveQuery
+from weft.plan.probe_tree import Input
+from weft.plan.shared import SharedJoin, SharedPlan
+from weft.planner.stores import is_swapped, sides_of
+
+
+def join_windows(join: SharedJoin, plan: SharedPlan) -> WindowTable:
+    """The windows of all queries of a join of two stores."""
+    entries = [_window_entry(live) for live in plan.queries if join.slots >> live.slot & 1]
+    return build_window_table(entries, plan.words)
+
+
+def _window_entry(live: LiveQuery) -> WindowEntry:
+    swapped = is_swapped(sides_of(live.query, live.record.route))
+    bounds = live.query.bounds.reversed() if swapped else live.query.bounds
+    return WindowEntry(slot=live.slot, bounds=bounds, sliding=live.query.sliding, start=live.record.start)
+
+
+def probe_windows(plan: SharedPlan) -> dict[tuple[Input, Input], WindowTable]:
+    """A window table for every input that is known when another is probed."""
+    wanted = {(known, added) for probe in plan.probes.probes() for known in probe.members for added in probe.added}
+    entries: dict[tuple[Input, Input], list[WindowEntry]] = {pair: [] for pair in sorted(wanted)}
+    for span in plan.probes.spans:
+        for pair, bounds in (
+            ((span.first, span.second), span.bounds),
+            ((span.second, span.first), span.bounds.reversed()),
+        ):
+            if pair in entries:
+                entries[pair].append(WindowEntry(slot=span.slot, bounds=bounds, sliding=None, start=None))
+    return {pair: build_window_table(each, plan.words) for pair, each in entries.items()}

@@ -1,0 +1,308 @@
+"""Rows of a batch into cells: by slice, query-set class and group, once for all queries of a store.
+
+Queries come in families: those whose predicates read the same columns. Within a family rows have few distinct
+query-sets (cut points of one column, say), so each row is added once per family, not once per query. Where a family
+has too many distinct sets after all, its queries are the classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from weft.kernels.aggregate.cells import (
+    GREATEST,
+    LANES,
+    LAST,
+    LEAST,
+    ROWS,
+    Array,
+    Cells,
+    Detail,
+    compact,
+    concat,
+    group_rows,
+    number_keys,
+    plain_key,
+    reduce_lanes,
+)
+from weft.kernels.aggregate.loops import cell_keys, expand_sets, number_sets
+from weft.kernels.aggregate.sketch import histogram_codes, hll_codes
+from weft.kernels.aggregate.sort_codes import Longs, decimal_limbs, distinct, plain_numbers, to_doubles
+from weft.kernels.aggregate.sort_codes import to_words as value_words
+from weft.kernels.bitset import WORD_BITS, Words, slots_of, to_words
+from weft.kernels.key_hash import hash_keys
+from weft.plan.aggregation import Function
+from weft.plan.time import TIME_MIN
+
+_LIMB = np.int64(0xFFFFFFFF)
+_MOST_EDGES = 1 << 21
+_EXPANDED_AT_ONCE = 1 << 21
+_FEWEST_CLASSES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """What is accumulated of one argument, which goes by its text."""
+
+    function: Function
+    argument: str
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Slots of queries that are classed together; `windows` are their (size, slide), `gap` the least of sessions.
+
+    `accumulators` are what its queries need; None: all that the store has. Sessions are cut at multiples of `cuts`.
+    """
+
+    slots: int
+    windows: tuple[tuple[int, int], ...]
+    gap: int | None
+    accumulators: tuple[Accumulator, ...] | None = None
+    cuts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowBatch:
+    """Rows that some query of a store wants."""
+
+    sets: Words
+    times: Longs
+    groups: tuple[pa.Array, ...]
+    arguments: Mapping[str, pa.Array]
+
+
+def collect(rows: RowBatch, families: Sequence[Family], accumulators: Iterable[Accumulator]) -> Cells | None:
+    """The cells of a batch; None if no query wants a row."""
+    columns = [plain_key(column) for column in rows.groups]
+    group, firsts = group_rows(columns, len(rows.times))
+    lanes, details, dictionaries = _row_lanes(rows, tuple(accumulators))
+    each_row = Cells(
+        groups=tuple(column.take(pa.array(firsts)) for column in columns),
+        group_count=len(firsts),
+        sets=rows.sets,
+        slices=rows.times,
+        classes=np.arange(len(group)),
+        group=group,
+        lanes=lanes,
+        details=details,
+        dictionaries=dictionaries,
+    )
+    parts = [part for family in families for part in _collect_family(each_row, family)]
+    return _together(parts) if parts else None
+
+
+def _collect_family(rows: Cells, family: Family) -> Iterator[Cells]:
+    if family.accumulators is not None:
+        rows = _only_needed(rows, family.accumulators)
+    words = rows.sets.shape[1]
+    mask = to_words(family.slots, words)
+    slots = list(slots_of(family.slots))
+    limit = max(_FEWEST_CLASSES, 4 * len(slots))
+    classes, firsts = number_sets(rows.sets, np.flatnonzero(mask), mask, limit)
+    if len(firsts) <= limit:
+        if len(firsts):
+            yield _gather(rows, family, np.arange(len(rows)), classes, rows.sets[firsts] & mask)
+        return
+    singles = np.stack([to_words(1 << slot, words) for slot in slots])
+    at_word = np.array([slot // WORD_BITS for slot in slots])
+    at_bit = np.array([slot % WORD_BITS for slot in slots])
+    step = max(1, _EXPANDED_AT_ONCE // len(slots))
+    for start in range(0, len(rows), step):
+        chosen, queries = expand_sets(rows.sets, at_word, at_bit, start, min(start + step, len(rows)))
+        if len(chosen):
+            yield _gather(rows, family, chosen, queries, singles)
+
+
+def _only_needed(rows: Cells, accumulators: Iterable[Accumulator]) -> Cells:
+    """The rows without lanes and details that none of these needs."""
+    kept = {ROWS}
+    for each in accumulators:
+        kept.update(f"{kind}:{each.argument}" for kind in ("count", *LANES[each.function]))
+    return replace(
+        rows,
+        lanes={name: values for name, values in rows.lanes.items() if name in kept},
+        details={name: detail for name, detail in rows.details.items() if name in kept},
+    )
+
+
+def _gather(rows: Cells, family: Family, chosen: Longs, classes: Longs, sets: Words) -> Cells:
+    """Cells of these rows, each in one class; rows of class -1 are left out."""
+    if family.gap is not None:
+        kept = np.flatnonzero(classes >= 0)
+        return _gather_runs(rows, family, chosen[kept], classes[kept], sets)
+    edges = _edges(rows.slices, family.windows)
+    spread = len(sets) * rows.group_count
+    keys = cell_keys((rows.slices, rows.group), chosen, classes, edges, (len(sets), rows.group_count))
+    target, found = number_keys(keys, len(edges) * spread)
+    lanes, details = reduce_lanes(rows, chosen, target, len(found))
+    return Cells(
+        groups=rows.groups,
+        group_count=rows.group_count,
+        sets=sets,
+        slices=edges[found // spread],
+        classes=found // rows.group_count % len(sets),
+        group=found % rows.group_count,
+        lanes=lanes,
+        details=details,
+        dictionaries=rows.dictionaries,
+    )
+
+
+def _edges(times: Longs, windows: Sequence[tuple[int, int]]) -> Longs:
+    """Where slices begin: at the edges of all windows, from the one that holds the first time on."""
+    first, last = int(times.min()), int(times.max())
+    offsets = sorted({(slide, offset % slide) for size, slide in windows for offset in (0, size)})
+    if sum((last - first) // slide + 2 for slide, _ in offsets) <= _MOST_EDGES:
+        edges = distinct(np.concatenate([_grid(first, last, slide, offset) for slide, offset in offsets]))
+        return edges[max(0, int(np.searchsorted(edges, first, side="right")) - 1) :]
+    begins = np.full(len(times), GREATEST, np.int64)
+    for slide, offset in offsets:
+        since = (times % slide - offset) % slide
+        np.maximum(begins, np.where(times < TIME_MIN + since, TIME_MIN, times - since), out=begins)
+    return distinct(begins)
+
+
+def _grid(first: int, last: int, slide: int, offset: int) -> Longs:
+    """Edges of one kind: from the one at or before `first`, which may be held at the earliest time, up to `last`."""
+    begin = first - (first - offset) % slide
+    held_back = [TIME_MIN] if begin < TIME_MIN else []
+    begin += slide if held_back else 0
+    steps = np.arange(max(0, (last - begin) // slide + 1))
+    return np.concatenate([np.array(held_back, np.int64), steps * slide + (begin if len(steps) else 0)])
+
+
+def _gather_runs(rows: Cells, family: Family, chosen: Longs, classes: Longs, sets: Words) -> Cells:
+    """Cells of rows closer than the least gap: they are in one session of every query that has them all."""
+    times, group = rows.slices[chosen], rows.group[chosen]
+    order = np.lexsort((times, group, classes))
+    chosen, times, group, classes = chosen[order], times[order], group[order], classes[order]
+    begins = np.ones(len(chosen), np.bool_)
+    same = (classes[1:] == classes[:-1]) & (group[1:] == group[:-1])
+    # Without a sign, a distance in the right order always fits.
+    distances = times[1:].view(np.uint64) - times[:-1].view(np.uint64)
+    begins[1:] = ~same | (distances >= np.uint64(family.gap or 0))
+    for cut in family.cuts:
+        begins[1:] |= times[1:] // cut != times[:-1] // cut
+    target = np.cumsum(begins) - 1
+    starts = np.flatnonzero(begins)
+    lanes, details = reduce_lanes(rows, chosen, target, len(starts))
+    ends = np.append(starts[1:], len(times)) - 1
+    return Cells(
+        groups=rows.groups,
+        group_count=rows.group_count,
+        sets=sets,
+        slices=times[starts],
+        classes=classes[starts],
+        group=group[starts],
+        lanes={**lanes, LAST: times[ends]},
+        details=details,
+        dictionaries=rows.dictionaries,
+    )
+
+
+def _together(parts: Sequence[Cells]) -> Cells:
+    """The cells of all families as one."""
+    cells = concat(parts)
+    # A family that was expanded in several steps has the same classes in each of them.
+    repeated = len(cells.sets) < sum(len(part.sets) for part in parts)
+    return compact(cells) if repeated and LAST not in cells.lanes else cells
+
+
+# ---- what one row adds to the lanes
+
+
+def _row_lanes(
+    rows: RowBatch, accumulators: tuple[Accumulator, ...]
+) -> tuple[dict[str, Array], dict[str, Detail], dict[str, pa.Array]]:
+    lanes: dict[str, Array] = {ROWS: np.ones(len(rows.times), np.int8)}
+    details: dict[str, Detail] = {}
+    dictionaries: dict[str, pa.Array] = {}
+    for accumulator in accumulators:
+        if accumulator.function is Function.ROWS:
+            continue
+        name, column = accumulator.argument, rows.arguments[accumulator.argument]
+        valid = None if column.null_count == 0 else np.asarray(column.is_valid())
+        match accumulator.function:
+            case Function.SUM:
+                lanes |= {f"{kind}:{name}": values for kind, values in _sum_lanes(column, valid).items()}
+            case Function.MIN | Function.MAX:
+                kind = accumulator.function.value
+                lanes[f"{kind}:{name}"] = _extreme(column, valid, kind, (dictionaries, name))
+            case Function.SPREAD:
+                lanes |= _spread_lanes(column, name)
+            case Function.COUNT_DISTINCT | Function.APPROX_DISTINCT | Function.QUANTILE:
+                present = np.arange(len(column)) if valid is None else np.flatnonzero(valid)
+                for kind, codes, weights in _details(column, accumulator.function, (dictionaries, name)):
+                    details[f"{kind}:{name}"] = Detail(present, codes[present], weights[present])
+                continue
+            case _:
+                pass
+        if valid is not None:
+            lanes.setdefault(f"count:{name}", valid.astype(np.int64))
+        elif accumulator.function is Function.SPREAD:
+            lanes.setdefault(f"count:{name}", np.ones(len(column), np.int64))
+    return lanes, details, dictionaries
+
+
+def _sum_lanes(column: pa.Array, valid: Array | None) -> dict[str, Array]:
+    """Floating sums as doubles; exact ones in limbs of 32 bits, which 2^31 rows cannot overflow."""
+    type_ = column.type
+    if pt.is_floating(type_):
+        return {"double": to_doubles(column)}
+    if pt.is_integer(type_) and type_.bit_width <= 32:
+        return {"sum0": plain_numbers(column).astype(np.int32, copy=False)}
+    if pt.is_integer(type_):
+        values = plain_numbers(column).astype(np.int64)
+        return {"sum0": values & _LIMB, "sum1": values >> np.int64(32)}
+    limbs = decimal_limbs(column)
+    if valid is not None:
+        limbs = np.where(valid[:, None], limbs, 0)
+    low, high = limbs[:, 0], limbs[:, 1]
+    if type_.precision <= 18:
+        return {"sum0": low & _LIMB, "sum1": low >> np.int64(32)}
+    return {
+        "sum0": low & _LIMB,
+        "sum1": (low >> np.int64(32)) & _LIMB,
+        "sum2": high & _LIMB,
+        "sum3": high >> np.int64(32),
+    }
+
+
+def _spread_lanes(column: pa.Array, name: str) -> dict[str, Array]:
+    """The distance of a row from itself is zero, but as in Spark NaN if it is infinite or NaN."""
+    values = to_doubles(column)
+    with np.errstate(invalid="ignore"):
+        return {f"mean:{name}": values, f"squares:{name}": values - values}
+
+
+def _extreme(column: pa.Array, valid: Array | None, kind: str, at: tuple[dict[str, pa.Array], str]) -> Array:
+    if valid is None and pt.is_integer(column.type) and column.type.bit_width <= 32:
+        return plain_numbers(column).astype(np.int32, copy=False)  # half the bytes to go through
+    found = value_words(column)
+    if found.dictionary is not None:
+        at[0][at[1]] = found.dictionary
+    return found.words if valid is None else np.where(valid, found.words, LEAST if kind == "min" else GREATEST)
+
+
+def _details(
+    column: pa.Array, function: Function, at: tuple[dict[str, pa.Array], str]
+) -> Iterator[tuple[str, Longs, Longs]]:
+    """What one row adds to the lists of a function: their kind, a code and its weight for each row."""
+    if function is Function.APPROX_DISTINCT:
+        yield "registers", *hll_codes(hash_keys([column]).h)
+        return
+    found, ones = value_words(column), np.ones(len(column), np.int64)
+    if found.dictionary is not None:
+        at[0][at[1]] = found.dictionary
+    if function is Function.COUNT_DISTINCT:
+        yield "distinct", found.words, ones
+        return
+    codes = histogram_codes(to_doubles(column))
+    yield "histogram", codes, ones
+    yield "sample", codes, found.words

@@ -1,0 +1,1 @@
+"""Values of expressions over Arrow arrays, equal to those of Spark SQL in ANSI mode and UTC."""

@@ -1,0 +1,1 @@
+"""Pairs of rows that some query wants, by key or by sorted values."""

@@ -1,0 +1,51 @@
+"""Which queries a larger combination qualifies for: query-sets and windows of everything that was put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from weft.kernels.bitset import Words
+from weft.kernels.join.merge_join import minus, rank_among
+from weft.kernels.join.window_table import Times, WindowTable
+from weft.kernels.key_hash import frozen
+
+Rows = npt.NDArray[np.int32]
+Distances = Iterable[tuple[Times, Times, WindowTable]]
+"""Times by left row, times by right row, and what windows say about their distance."""
+
+
+def combine_sets(left: Words, right: Words, mask: Words, *, pairs: tuple[Rows, Rows], distances: Distances) -> Words:
+    """For each pair (rows of left and of right) the slots that both have, that the mask has, and whose windows admit
+    every distance: t[left row] − t[right row] by the window table beside the two."""
+    words = min(left.shape[1], right.shape[1], len(mask))
+    first, second = frozen(pairs[0], np.int32), frozen(pairs[1], np.int32)
+    sets = np.zeros((len(first), left.shape[1]), np.uint64)
+    _common(frozen(left, np.uint64), frozen(right, np.uint64), frozen(mask, np.uint64), first, second, words, sets)
+    for left_times, right_times, table in distances:
+        lefts, rights = frozen(left_times, np.int64), frozen(right_times, np.int64)
+        _within(lefts, rights, frozen(table.cuts, np.int64), frozen(table.masks, np.uint64), first, second, sets)
+    return sets
+
+
+@nb.njit(cache=True, nogil=True)
+def _common(left: Words, right: Words, mask: Words, first: Rows, second: Rows, words: int, sets: Words) -> None:
+    for k in range(len(first)):
+        for w in range(words):
+            sets[k, w] = left[first[k], w] & right[second[k], w] & mask[w]
+
+
+@nb.njit(cache=True, nogil=True)
+def _within(
+    lefts: Times, rights: Times, cuts: Times, masks: Words, first: Rows, second: Rows, sets: Words
+) -> None:  # fmt: skip
+    words = min(sets.shape[1], masks.shape[1])
+    for k in range(len(first)):
+        rank = rank_among(cuts, 0, len(cuts), minus(lefts[first[k]], rights[second[k]])) if len(cuts) else 0
+        for w in range(words):
+            sets[k, w] &= masks[rank, w]
+        for w in range(words, sets.shape[1]):
+            sets[k, w] = 0

@@ -1,0 +1,174 @@
+"""The reader's side of the join: which of the logged pairs, or rows, are one query's, and in which windows.
+
+The log of a pair of buckets holds the pairs some query wants. Whether the slot still meant this query between the two
+buckets is one bit of their mask, the same for all of their pairs: the caller asks that once, before reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from weft.kernels.bitset import WORD_BITS, Words
+from weft.kernels.join.merge_join import minus
+from weft.kernels.join.window_table import Times
+from weft.kernels.key_hash import frozen
+from weft.plan.time import TIME_MAX, TIME_MIN
+from weft.plan.window import Sliding, TimeBounds, to_micros
+
+Rows = npt.NDArray[np.int32]
+Timed = tuple[Times, Words]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selected:
+    """Positions of what a query takes, ascending; with sliding windows one entry per window and its beginning."""
+
+    positions: npt.NDArray[np.int64]
+    window_start: Times | None
+
+
+def select_pairs(
+    ia: Rows,
+    ib: Rows,
+    left: Timed,
+    right: Timed,
+    *,
+    slot: int,
+    bounds: TimeBounds,
+    sliding: Sliding | None,
+    start: int | None,
+) -> Selected:
+    """The pairs (ia[k], ib[k]) both of whose rows have the slot, at an admitted distance, in a common window."""
+    low = TIME_MIN if bounds.low is None else bounds.low
+    high = TIME_MAX if bounds.high is None else bounds.high
+    word, bit = divmod(slot, WORD_BITS)
+    reach = min(left[1].shape[1], right[1].shape[1])
+    if word >= reach or low > min(high, TIME_MAX) or high < TIME_MIN:
+        return _nothing(sliding)
+    positions = _pairs_of(
+        (frozen(ia, np.int32), frozen(ib, np.int32)),
+        (frozen(left[0], np.int64), frozen(left[1], np.uint64)),
+        (frozen(right[0], np.int64), frozen(right[1], np.uint64)),
+        word,
+        np.uint64(1 << bit),
+        max(low, TIME_MIN),
+        min(high, TIME_MAX),
+    )
+    if sliding is None:
+        return Selected(positions, None)
+    times, others = left[0][ia[positions]], right[0][ib[positions]]
+    return _by_window(positions, np.minimum(times, others), np.maximum(times, others), sliding, start)
+
+
+def select_rows(t: Times, sets: Words, *, slot: int, sliding: Sliding | None, start: int | None) -> Selected:
+    """The rows that have the slot; with sliding windows, once for each window they are in."""
+    word, bit = divmod(slot, WORD_BITS)
+    if word >= sets.shape[1]:
+        return _nothing(sliding)
+    positions = np.flatnonzero(sets[:, word] & np.uint64(1 << bit))
+    if sliding is None:
+        return Selected(positions, None)
+    times = t[positions]
+    return _by_window(positions, times, times, sliding, start)
+
+
+def select_windows(earliest: Times, latest: Times, *, sliding: Sliding, start: int | None) -> Selected:
+    """Combinations by their earliest and latest row, once for each window that holds both."""
+    return _by_window(np.arange(len(earliest)), earliest, latest, sliding, start)
+
+
+def slot_counts(sets: Words) -> npt.NDArray[np.int64]:
+    """For every slot, how many rows have it."""
+    return _slot_counts(frozen(sets, np.uint64))
+
+
+def _nothing(sliding: Sliding | None) -> Selected:
+    return Selected(np.empty(0, np.int64), None if sliding is None else np.empty(0, np.int64))
+
+
+def _by_window(
+    positions: npt.NDArray[np.int64], earlier: Times, later: Times, sliding: Sliding, start: int | None
+) -> Selected:
+    size, slide = min(to_micros(sliding.size), TIME_MAX), min(to_micros(sliding.slide), TIME_MAX)
+    first = TIME_MIN if start is None else start
+    if first > TIME_MAX:
+        return _nothing(sliding)
+    chosen, windows = _windows_of(
+        frozen(positions, np.int64),
+        (frozen(earlier, np.int64), frozen(later, np.int64)),
+        size,
+        slide,
+        max(first, TIME_MIN),
+    )
+    return Selected(chosen, windows)
+
+
+@nb.njit(cache=True, nogil=True)
+def _pairs_of(
+    pairs: tuple[Rows, Rows], left: Timed, right: Timed, word: int, bit: np.uint64, low: int, high: int
+) -> npt.NDArray[np.int64]:
+    ia, ib = pairs
+    tl, sl = left
+    tr, sr = right
+    out = np.empty(len(ia), np.int64)
+    n = 0
+    for k in range(len(ia)):
+        a, b = ia[k], ib[k]
+        distance = minus(tl[a], tr[b])
+        out[n] = k
+        n += (sl[a, word] & sr[b, word] & bit != 0) & (low <= distance) & (distance <= high)
+    return out[:n].copy()
+
+
+@nb.njit(cache=True, nogil=True)
+def _windows_of(
+    positions: npt.NDArray[np.int64], times: tuple[Times, Times], size: int, slide: int, start: int
+) -> tuple[npt.NDArray[np.int64], Times]:
+    """One entry per window [w, w + size), w a multiple of slide and not before start, that holds both times.
+
+    Windows of one position are in ascending order.
+    """
+    earlier, later = times
+    total = 0
+    for fill in (False, True):
+        chosen = np.empty(total, np.int64)
+        windows = np.empty(total, np.int64)
+        total = 0
+        for k in range(len(positions)):
+            since = earlier[k] % slide
+            # Windows from `oldest` on are long enough and reported; none begins before the least time.
+            oldest = max(later[k] - size + 1, start) if later[k] >= TIME_MIN + size else start
+            if earlier[k] < TIME_MIN + since or earlier[k] - since < oldest:
+                continue
+            last = earlier[k] - since
+            count = (last - oldest) // slide + 1
+            if fill:
+                for c in range(count):
+                    chosen[total + c] = positions[k]
+                    windows[total + c] = last - (count - 1 - c) * slide
+            total += count
+    return chosen, windows
+
+
+@nb.njit(cache=True, nogil=True)
+def _slot_counts(sets: Words) -> npt.NDArray[np.int64]:
+    """Eight counters of a byte share a word, so a word of a row takes eight additions; emptied before they overflow."""
+    rows, words = sets.shape
+    counts = np.zeros(words * WORD_BITS, np.int64)
+    ones = np.uint64(0x0101010101010101)
+    packed = np.zeros((words, 8), np.uint64)
+    for begin in range(0, rows, 255):
+        packed[:] = 0
+        for row in range(begin, min(begin + 255, rows)):
+            for w in range(words):
+                for k in range(8):
+                    packed[w, k] += (sets[row, w] >> np.uint64(k)) & ones
+        for w in range(words):
+            for k in range(8):
+                for byte in range(8):
+                    counts[w * WORD_BITS + 8 * byte + k] += (packed[w, k] >> np.uint64(8 * byte)) & np.uint64(255)
+    return counts

@@ -1,0 +1,75 @@
+"""Values of expressions that predicates look at, on the rows where they can be computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from weft.kernels.arrow_types import arrow_type
+from weft.kernels.expression.evaluate import Batch, EvaluationError, batch_columns, evaluate
+from weft.kernels.expression.values import scatter, true_rows
+from weft.kernels.selection.attribute import Attribute
+from weft.plan.expression import Column, Expression
+
+Rows = npt.NDArray[np.bool_]
+
+
+class Values:
+    """Attribute values of one batch, each distinct expression computed once; only repeated ones are kept."""
+
+    def __init__(self, batch: Batch, repeated: frozenset[Expression]) -> None:
+        self._batch = batch
+        self._repeated = repeated
+        self._known: dict[Expression, pa.Array | EvaluationError] = {}
+
+    def of(self, attribute: Attribute) -> pa.Array | EvaluationError:
+        """Values of the whole batch; where they raise, only of the rows on which the attribute's guards hold."""
+        expression = attribute.expression
+        assert expression is not None
+        value = self._known.get(expression)
+        if value is None:
+            value = self._everywhere(expression)
+            if expression in self._repeated:
+                self._known[expression] = value
+        if isinstance(value, EvaluationError) and attribute.guards:
+            return self._guarded(expression, attribute.guards)
+        return value
+
+    def _everywhere(self, expression: Expression) -> pa.Array | EvaluationError:
+        if isinstance(expression, Column):
+            column = self._batch.column(expression.name)
+            if isinstance(column, pa.DictionaryArray) and column.type.value_type == arrow_type(expression.type):
+                return column  # ranks are looked up per distinct value
+        try:
+            return evaluate(expression, self._batch)
+        except EvaluationError as error:
+            return error
+
+    def _guarded(self, expression: Expression, guards: tuple[Expression, ...]) -> pa.Array | EvaluationError:
+        try:
+            rows = holding(guards, self._batch, np.ones(self._batch.num_rows, np.bool_))
+            value = evaluate(expression, _rows_of(self._batch, [expression], rows))
+        except EvaluationError as error:
+            return error
+        return scatter(value, rows, pa.nulls(self._batch.num_rows, value.type))
+
+
+def holding(parts: Sequence[Expression], batch: Batch, rows: Rows) -> Rows:
+    """Which of the rows satisfy all parts; a part is computed only where those before it are TRUE."""
+    held = rows.copy()
+    for part in parts:
+        if not held.any():
+            break
+        some = _rows_of(batch, [part], held)
+        held[held] = true_rows(evaluate(part, some), some.num_rows)
+    return held
+
+
+def _rows_of(batch: Batch, expressions: Sequence[Expression], rows: Rows) -> Batch:
+    names = frozenset[str]().union(*(batch_columns(expression) for expression in expressions))
+    if not names:  # a constant; keep the number of rows by any column
+        return pa.RecordBatch.from_arrays([pa.nulls(int(rows.sum()))], names=[""])
+    return batch.select(sorted(names)).filter(pa.array(rows))

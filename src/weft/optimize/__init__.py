@@ -1,1 +1,0 @@
-"""Decisions as pure functions: live queries in, shared plan out."""

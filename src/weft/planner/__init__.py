@@ -1,0 +1,1 @@
+"""Planning as pure functions: live queries and statistics in, the shared plan out."""

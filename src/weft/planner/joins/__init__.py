@@ -1,0 +1,1 @@
+"""Probe orders and probe trees of joins, chosen for all queries together."""

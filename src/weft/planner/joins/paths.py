@@ -1,0 +1,319 @@
+"""Paths through the lattice for all that is demanded, chosen one after the other and improved by choosing again.
+
+What is already paid for (an edge another query uses, a store that is open) costs a further user nothing, so each
+path is the cheapest at its marginal cost. This is the greedy answer, the solver's first answer, the way to add one
+query to many, and the way to read the solver's values: whatever comes out is a complete plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from weft.planner.joins.lattice import Lattice
+
+_CLOSE = 1e-9
+"""Costs closer than this fraction are taken as equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """What an edge or a copy is taken to cost while paths are looked for; the bill is always the true cost."""
+
+    edges: Sequence[float]
+    copies: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A routing's state, to go back to."""
+
+    paths: dict[int, tuple[int, ...]]
+    edge_copy: dict[int, int]
+    edge_users: dict[int, int]
+    copy_users: dict[int, int]
+    open: dict[int, int]
+    demands: dict[int, int]
+    bill: float
+
+
+class _Usage:
+    """Who uses which edge, copy and store, and the bill for all of it."""
+
+    def __init__(self, lattice: Lattice) -> None:
+        self.lattice = lattice
+        self.paths: dict[int, tuple[int, ...]] = {}
+        """For each demanded node the edges that lead to it."""
+        self.edge_copy: dict[int, int] = {}
+        """For each edge in use the copy it probes."""
+        self._edge_users: dict[int, int] = {}
+        self._copy_users: dict[int, int] = {}
+        self._open: dict[int, int] = {}
+        self._demands: dict[int, int] = {}
+        self._bill = 0.0
+
+    def cost(self) -> float:
+        """Tuples sent per second by all edges in use, and the price of all copies they probe."""
+        edges, copies = self.lattice.edges, self.lattice.copies
+        return math.fsum([edges[at].cost for at in self._edge_users] + [copies[at].cost for at in self._copy_users])
+
+    def edges(self) -> frozenset[int]:
+        """All edges in use."""
+        return frozenset(self._edge_users)
+
+    def copies(self) -> frozenset[int]:
+        """All copies that are probed."""
+        return frozenset(self._copy_users)
+
+    def resume(
+        self, paths: Mapping[int, tuple[int, ...]], edge_copy: Mapping[int, int], targets: Iterable[int]
+    ) -> None:
+        """Take over a complete set of paths, and the copies its edges probe, that serves these targets."""
+        self.paths, self.edge_copy = dict(paths), dict(edge_copy)
+        self._edge_users = dict(Counter(edge for path in paths.values() for edge in path))
+        self._copy_users = dict(Counter(edge_copy.values()))
+        self._open = dict(Counter(self.lattice.edges[edge].store for edge in edge_copy))
+        upkeep = (node for store in self._open for node in self.lattice.upkeep[store])
+        self._demands = dict(Counter((*targets, *upkeep)))
+        self._bill = self.cost()
+
+    def _use(self, edge: int, copy: int) -> tuple[int, ...]:
+        """Count a user of the edge; the first decides which copy it probes, and may open that copy's store.
+
+        Returned are the nodes that need a path from now on, to keep an opened store up to date.
+        """
+        users = self._edge_users.get(edge, 0)
+        self._edge_users[edge] = users + 1
+        if users:
+            return ()
+        self._bill += self.lattice.edges[edge].cost
+        self.edge_copy[edge] = copy
+        return self._take(copy, self.lattice.edges[edge].store)
+
+    def _unuse(self, edge: int) -> tuple[int, ...]:
+        """One user less; the nodes that need no path any more because a store was closed."""
+        self._edge_users[edge] -= 1
+        if self._edge_users[edge]:
+            return ()
+        del self._edge_users[edge]
+        self._bill -= self.lattice.edges[edge].cost
+        return self._free(self.edge_copy.pop(edge), self.lattice.edges[edge].store)
+
+    def _take(self, copy: int, store: int) -> tuple[int, ...]:
+        """Count a user of the copy; the nodes that keep its store up to date if that was not open."""
+        users = self._copy_users.get(copy, 0)
+        self._copy_users[copy] = users + 1
+        if not users:
+            self._bill += self.lattice.copies[copy].cost
+        self._open[store] = self._open.get(store, 0) + 1
+        return self.lattice.upkeep[store] if self._open[store] == 1 else ()
+
+    def _free(self, copy: int, store: int) -> tuple[int, ...]:
+        self._copy_users[copy] -= 1
+        if not self._copy_users[copy]:
+            del self._copy_users[copy]
+            self._bill -= self.lattice.copies[copy].cost
+        self._open[store] -= 1
+        if self._open[store]:
+            return ()
+        del self._open[store]
+        return self.lattice.upkeep[store]
+
+    def _save(self) -> _Saved:
+        return _Saved(
+            self.paths.copy(),
+            self.edge_copy.copy(),
+            self._edge_users.copy(),
+            self._copy_users.copy(),
+            self._open.copy(),
+            self._demands.copy(),
+            self._bill,
+        )
+
+    def _restore(self, kept: _Saved) -> None:
+        self.paths, self.edge_copy = kept.paths, kept.edge_copy
+        self._edge_users, self._copy_users = kept.edge_users, kept.copy_users
+        self._open, self._demands, self._bill = kept.open, kept.demands, kept.bill
+
+
+class Routing(_Usage):
+    """A growing and shrinking set of paths, each the cheapest at what is not paid for yet."""
+
+    def __init__(self, lattice: Lattice, guide: Guide | None = None) -> None:
+        super().__init__(lattice)
+        self.guide = guide or true_costs(lattice)
+        self._reach: dict[int, tuple[float, int]] = {}
+        self._closed: frozenset[int] = frozenset()
+
+    def follow(self, guide: Guide) -> None:
+        """Look for paths by other costs from now on."""
+        self.guide = guide
+        self._reach.clear()
+
+    def demand(self, node: int) -> None:
+        """Make sure that there is a path to the node."""
+        self._demands[node] = self._demands.get(node, 0) + 1
+        if self._demands[node] == 1:
+            self._connect(node, self._cheapest(node))
+
+    def release(self, node: int) -> None:
+        """One demand less; without any, the path goes, and every edge and store that only it used."""
+        self._demands[node] -= 1
+        if self._demands[node] == 0:
+            del self._demands[node]
+            self._disconnect(node)
+
+    def reroute(self, nodes: Iterable[int]) -> bool:
+        """Choose the paths to these nodes again, all at once; keep them only if the whole got cheaper."""
+        return self._attempt(lambda: self._again([node for node in nodes if node in self.paths]))
+
+    def without(self, store: int) -> bool:
+        """Do without an intermediate store if that makes the whole cheaper."""
+
+        def close() -> None:
+            edges = {at for at in self._edge_users if self.lattice.edges[at].store == store}
+            closed, self._closed = self._closed, self._closed | {store}
+            self._again([node for node, path in self.paths.items() if not edges.isdisjoint(path)])
+            self._closed = closed
+            self._reach.clear()
+
+        return self._attempt(close)
+
+    def _attempt(self, change: Callable[[], None]) -> bool:
+        before, kept = self._bill, self._save()
+        change()
+        if self._bill < before * (1 - _CLOSE):
+            return True
+        self._restore(kept)
+        self._reach.clear()
+        return False
+
+    def _again(self, nodes: Sequence[int]) -> None:
+        for node in nodes:
+            self._disconnect(node)
+        for node in nodes:
+            if node not in self.paths and node in self._demands:
+                self._connect(node, self._cheapest(node))
+
+    def _connect(self, node: int, path: tuple[int, ...]) -> None:
+        self.paths[node] = path
+        for edge in path:
+            self._reach.clear()
+            for opened in self._use(edge, self._copy_for(edge)):
+                self.demand(opened)
+
+    def _disconnect(self, node: int) -> None:
+        path = self.paths.pop(node, None)
+        for edge in path or ():
+            self._reach.clear()
+            for closed in self._unuse(edge):
+                self.release(closed)
+
+    def _copy_for(self, edge: int) -> int:
+        serving = self.lattice.serving(edge)
+        return min(serving, key=lambda copy: (copy not in self._copy_users, self.guide.copies[copy], copy))
+
+    def _cheapest(self, node: int) -> tuple[int, ...]:
+        path: list[int] = []
+        while True:
+            _, edge = self._reached(node)
+            if edge < 0:
+                return tuple(reversed(path))
+            path.append(edge)
+            node = self.lattice.edges[edge].source
+
+    def _reached(self, node: int) -> tuple[float, int]:
+        """The marginal cost of a path to the node, and the last edge of it; -1 at a start."""
+        found = self._reach.get(node)
+        if found is None:
+            best, last = (math.inf, -1) if self.lattice.incoming[node] else (0.0, -1)
+            for edge in self.lattice.incoming[node]:
+                cost = self._reached(self.lattice.edges[edge].source)[0]
+                if cost < best:
+                    cost += self._marginal(edge)
+                    if cost < best:
+                        best, last = cost, edge
+            found = self._reach[node] = (best, last)
+        return found
+
+    def _marginal(self, edge: int) -> float:
+        if edge in self._edge_users:
+            return 0.0
+        cost = self.guide.edges[edge]
+        store = self.lattice.edges[edge].store
+        serving = self.lattice.serving(edge)
+        if store in self._open:
+            if any(copy in self._copy_users for copy in serving):
+                return cost
+            return cost + min(self.guide.copies[copy] for copy in serving)
+        if store in self._closed:
+            return math.inf
+        upkeep = sum(self._reached(node)[0] for node in self.lattice.upkeep[store] if node not in self.paths)
+        return cost + upkeep + min(self.guide.copies[copy] for copy in serving)
+
+
+def true_costs(lattice: Lattice) -> Guide:
+    """Paths by what they really cost."""
+    return Guide([each.cost for each in lattice.edges], [each.cost for each in lattice.copies])
+
+
+def route(lattice: Lattice, targets: Iterable[int], guide: Guide | None = None) -> Routing:
+    """Paths to all targets, each the cheapest after those before it; later changes go by true costs."""
+    routing = Routing(lattice, guide)
+    for node in targets:
+        routing.demand(node)
+    routing.follow(true_costs(lattice))
+    return routing
+
+
+def improve(routing: Routing, targets: Iterable[Sequence[int]], *, rounds: int) -> None:
+    """Choose paths again, a query at a time and a node at a time, and drop stores, while it gets cheaper."""
+    targets = tuple(targets)
+    for _ in range(rounds):
+        better = False
+        for nodes in targets:
+            better |= routing.reroute(nodes)
+        for node in sorted(routing.paths):
+            better |= routing.reroute((node,))
+        for store in sorted({routing.lattice.edges[at].store for at in routing.edges()}):
+            if routing.lattice.stores[store].is_intermediate:
+                better |= routing.without(store)
+        if not better:
+            return
+
+
+def least_cost(lattice: Lattice, targets: Iterable[int]) -> float:
+    """A cost that no plan can beat, without a solver: every edge on a path pays its share of all that could use it."""
+    targets = sorted(set(targets))
+    users: Counter[int] = Counter()
+    for node in targets:
+        users.update(edges_to(lattice, node))
+    reached: dict[int, float] = {}
+
+    def reach(node: int) -> float:
+        if node not in reached:
+            reached[node] = min(
+                (
+                    reach(lattice.edges[edge].source) + lattice.edges[edge].cost / users[edge]
+                    for edge in lattice.incoming[node]
+                ),
+                default=0.0,
+            )
+        return reached[node]
+
+    return math.fsum(reach(node) for node in targets)
+
+
+def edges_to(lattice: Lattice, target: int) -> tuple[int, ...]:
+    """All edges that can be on a path to the node."""
+    seen, waiting, edges = {target}, [target], list[int]()
+    while waiting:
+        for edge in lattice.incoming[waiting.pop()]:
+            edges.append(edge)
+            source = lattice.edges[edge].source
+            if source not in seen:
+                seen.add(source)
+                waiting.append(source)
+    return tuple(sorted(edges))

@@ -1,0 +1,1 @@
+"""The choice of probe orders as an integer program."""

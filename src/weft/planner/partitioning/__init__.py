@@ -1,0 +1,1 @@
+"""Shared partitioning (SASPAR). The engine does not call this package yet."""

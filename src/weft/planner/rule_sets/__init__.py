@@ -1,0 +1,1 @@
+"""Rule sets and explanations of probe orders (CLASH). The engine does not call this package yet."""

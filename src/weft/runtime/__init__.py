@@ -1,1 +1,0 @@
-"""Where Spark is: sources, the tag and probe stages, sinks, the batch loop. pyspark is imported nowhere else."""

@@ -1,0 +1,26 @@
+"""What lives in the event loop: who follows, and how they hear of batches."""
+
+from __future__ import annotations
+
+from weft.service.config import seconds_of
+from weft.service.events.commit_signal import Bell
+from weft.service.events.followers import Followers
+from weft.service.events.ticks import Ticks
+from weft.service.service import Service
+from weft.service.workers import Places, Workers
+
+
+class Streaming:
+    """All connections that last."""
+
+    def __init__(self, service: Service, bell: Bell) -> None:
+        self._bell = bell
+        self.workers = Workers(seconds_of(service.config.server.read_limit))
+        self.places = Places(service.config.server.connections)
+        self.followers = Followers(service, bell, self.workers)
+        self.ticks = Ticks(service, bell, self.workers)
+
+    def stop(self) -> None:
+        """Let all who follow go."""
+        self.followers.stopped = self.ticks.stopped = True
+        self._bell.ring()

@@ -1,0 +1,48 @@
+"""What the dashboard and `weft top` follow: one event per batch, made once for all who look on with the same eyes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from weft.errors import EngineStopped
+from weft.service.events.commit_signal import Bell
+from weft.service.events.followers import event
+from weft.service.service import Service
+from weft.service.tenancy.tenants import Tenant
+from weft.service.workers import Workers
+
+_AT_LEAST = 5.0
+"""Seconds from one event to the next, whether there was a batch or not."""
+
+
+class Ticks:
+    """All who follow the engine; lives in one event loop."""
+
+    def __init__(self, service: Service, bell: Bell, workers: Workers) -> None:
+        self._service, self._bell, self._workers = service, bell, workers
+        self._made: dict[str, tuple[int, asyncio.Task[str]]] = {}
+        self.stopped = False
+
+    async def follow(self, tenant: Tenant) -> AsyncIterator[str]:
+        """The events for a tenant, until the service stops."""
+        while not self.stopped:
+            rung = self._bell.rung
+            yield await self._tick(tenant, rung)
+            if not await self._bell.wait(rung, _AT_LEAST):
+                self._made.pop(tenant.name, None)  # states may have changed without a batch
+
+    async def _tick(self, tenant: Tenant, rung: int) -> str:
+        made = self._made.get(tenant.name)
+        if made is None or made[0] != rung:
+            made = rung, asyncio.create_task(self._workers.look(self._make, tenant))
+            self._made[tenant.name] = made
+        return await asyncio.shield(made[1])
+
+    def _make(self, tenant: Tenant) -> str:
+        service = self._service
+        state, error = service.state(tenant)
+        try:
+            return event("tick", service.views(tenant).tick(state, error, service.queries(tenant)))
+        except EngineStopped:
+            return event("tick", {"status": None, "state": state, "error": error})

@@ -1,0 +1,1 @@
+"""The HTTP interface: routes, shapes of answers, errors, metrics."""

@@ -1,0 +1,78 @@
+"""What every request passes before and after all others: size, host name, headers for browsers."""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from weft.errors import Forbidden, InvalidRequest
+from weft.service.config import is_loopback
+from weft.service.http.errors import answer, shape
+
+LARGEST_BODY = 4 << 20
+_LARGER = f"the request is larger than {LARGEST_BODY} bytes"
+_TOO_LARGE = 413
+_HEADERS = {
+    "content-security-policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+
+class Guard:
+    """Wraps an application; `hosts_checked` for one that everybody may use who reaches it."""
+
+    def __init__(self, app: ASGIApp, *, hosts_checked: bool) -> None:
+        self._app, self._hosts_checked = app, hosts_checked
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refused = self._refused(Headers(scope=scope))
+        if refused is not None:
+            await refused(scope, receive, send)
+            return
+
+        async def answered(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, _limited(receive), answered)
+
+    def _refused(self, headers: Headers) -> Response | None:
+        if self._hosts_checked and not is_loopback(_name(headers.get("host", ""))):
+            # A page from elsewhere may have its name resolved to this machine, and would speak with its user's voice.
+            return answer(Forbidden("this service answers to localhost only", hint="Use its address, 127.0.0.1."))
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > LARGEST_BODY:
+            return JSONResponse(shape(InvalidRequest(_LARGER, hint="Create fewer at once.")), _TOO_LARGE)
+        return None
+
+
+def _limited(receive: Receive) -> Receive:
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > LARGEST_BODY:
+            raise HTTPException(_TOO_LARGE, _LARGER)
+        return message
+
+    return limited
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without port and brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]

@@ -1,0 +1,383 @@
+"""One batch as one Spark job: tag → shuffle of references → probe → reports."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import Broadcast, TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from weft.errors import BatchCancelled
+from weft.execution.input.decode import read_pieces
+from weft.execution.input.listing import spread
+from weft.execution.input.pieces import Piece, aside_from_texts, aside_to_texts, cut_pieces
+from weft.execution.program import BatchTask, Program, StreamTag
+from weft.execution.selection.select import rows_at_once
+from weft.execution.stages import probe_stage, probe_stages, tag_stage
+from weft.plan.expression import Opaque, quote
+from weft.plan.stream import FileSource
+from weft.spark.broadcast import SentProgram, SentTask, sending
+from weft.spark.errors import cause_of
+from weft.spark.expression_errors import expression_error
+from weft.spark.failing_expressions import NO_FAILURES, Candidate, Failures, failing
+from weft.spark.functions import register_functions
+from weft.spark.job_pools import BATCHES, CANCEL_AGAIN, marked
+from weft.spark.stream_frames import in_session
+from weft.spark.worker import Worker, at_work, worker_of
+
+BAD_FILE = "weft#bad"
+ITEM = "part int, item binary"
+Batches = Iterable[pa.RecordBatch]
+FileGroup = tuple[tuple[str, str], ...]
+"""Files (stream, path) that one task reads."""
+
+
+class BatchRunner:
+    """Runs batches, one at a time; a program goes to the executors once and stays there until another takes its
+    place."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        register_functions(spark)
+        self._spark = spark
+        self._context = spark.sparkContext
+        self._worker = worker_of(spark)
+        self._programs = SentProgram(self._context)
+        self._turn = threading.Lock()
+        self._tag = f"weft-{uuid4().hex}"
+        self._idle = threading.Event()
+        self._idle.set()
+        self._cancelled = threading.Event()
+
+    def run(self, frames: Mapping[str, DataFrame], program: Program, task: BatchTask) -> list[dict[str, Any]]:
+        """Run a batch on Spark with the files of its inputs and the rows of some DataFrames, by stream; returns what
+        its tasks report. Raises BatchCancelled after `cancel`."""
+        with self._turn, self._cancellable(f"batch {task.batch}"), sending(self._context, task) as sent:
+            shared = self._programs.of(program)
+            mine = {name: in_session(frame, self._spark) for name, frame in frames.items()}
+            work = _Work(shared, sent, self._worker)
+            return _run_batch(_Attempt(self._spark, mine, program, task, work, self._cancelled))
+
+    def source_error(self, frame: DataFrame, *, limit: float = 600.0) -> str:
+        """Why the rows of a DataFrame cannot be had, also if they do not come within `limit` seconds; empty if they
+        can. It takes the turn of a batch, and `cancel` breaks it off."""
+        timer = threading.Timer(limit, self.cancel)
+        timer.daemon = True
+        with self._turn:
+            timer.start()
+            try:
+                with self._cancellable("a look at a source"):
+                    frame.write.format("noop").mode("overwrite").save()
+            except BatchCancelled:
+                return "Its rows did not come in good time."
+            except Exception as error:
+                return cause_of(error)
+            finally:
+                timer.cancel()
+        return ""
+
+    def cancel(self, timeout: float = 30.0) -> bool:
+        """Break off the batch that runs, from any thread; True when none runs any more, False if the time was up.
+
+        Jobs of the batch end at once for the driver. A Python worker that does not return is killed by Spark some
+        seconds later (`spark.python.task.killTimeout`). What runs inside Java itself cannot be ended if it never looks
+        whether it should; then the batch ends, but a core of a local Spark stays busy.
+        """
+        deadline = time.monotonic() + timeout
+        if self._idle.is_set():
+            return True
+        self._cancelled.set()
+        while True:  # again and again: the batch may be just about to start its next job
+            self._context.cancelJobsWithTag(self._tag)
+            if self._idle.wait(min(CANCEL_AGAIN, max(0.0, deadline - time.monotonic()))):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+
+    def close(self) -> None:
+        """Take from Spark what was left there for the next batch; harmless when repeated."""
+        self._programs.close()
+
+    @contextmanager
+    def _cancellable(self, what: str) -> Iterator[None]:
+        """Mark the jobs of this thread so that `cancel` finds them."""
+        self._cancelled.clear()
+        self._idle.clear()
+        try:
+            with marked(self._context, self._tag, BATCHES):
+                yield
+        except Exception as error:
+            if not self._cancelled.is_set():
+                raise
+            raise BatchCancelled(
+                f"{what} was cancelled",
+                detail="It was broken off while it ran. Nothing of it was committed.",
+                hint="It is run again when the engine goes on.",
+            ) from error
+        finally:
+            self._idle.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What every task of a batch has at hand."""
+
+    shared: Broadcast[Program]
+    sent: SentTask
+    worker: Worker
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One try at running a batch: everything the job is made from."""
+
+    spark: SparkSession
+    frames: Mapping[str, DataFrame]
+    program: Program
+    task: BatchTask
+    work: _Work
+    cancelled: threading.Event
+    failures: Failures = NO_FAILURES
+    held: Mapping[str, DataFrame] = field(default_factory=dict)
+    """Rows of streams that Spark holds, so that they are not read again."""
+
+    @property
+    def streams(self) -> list[str]:
+        """The streams of which there is something new."""
+        return [*(name for name, files in self.task.inputs.files if files), *self.frames]
+
+    def tasks(self, streams: Sequence[str], work: Callable[[FileGroup], Batches], schema: str) -> DataFrame:
+        """What tasks make of the new files of some streams."""
+        most = self.spark.sparkContext.defaultParallelism
+        tasks = len(_groups(self.program, self.task, streams, most))
+        numbers = self.spark.range(0, tasks, 1, tasks)
+        return numbers.mapInArrow(partial(_group_task, self.work, (streams, most, work)), schema)
+
+    def check(self) -> None:
+        """Raise if the batch is to be broken off."""
+        if self.cancelled.is_set():
+            raise BatchCancelled(f"batch {self.task.batch} was cancelled")
+
+
+def _groups(program: Program, task: BatchTask, streams: Collection[str], most: int) -> tuple[FileGroup, ...]:
+    """The new files of some streams, in at most so many groups of which each is for one task."""
+    found = []
+    for stream, files in task.inputs.files:
+        source = program.streams[stream].stream.source
+        assert isinstance(source, FileSource)
+        if stream in streams:
+            found += [(stream, os.path.join(source.path, name), size) for name, size in files]
+    return spread(found, most)
+
+
+def _run_batch(attempt: _Attempt) -> list[dict[str, Any]]:
+    try:
+        return _run(attempt)
+    except Exception as error:
+        # Only expressions that Spark itself evaluates can fail the whole job; they are found out and left out.
+        if expression_error(error) is None or not any(attempt.program.streams[s].opaque for s in attempt.streams):
+            raise
+    return _run_without_failing(attempt)
+
+
+def _run_without_failing(attempt: _Attempt) -> list[dict[str, Any]]:
+    """Run a batch again in which some expression failed, without the queries whose expressions do fail.
+
+    First the rows are read once more, and held: a source that fails in its own expressions fails here, which is no
+    query's fault; and a fault of the source that has passed meanwhile is nobody's.
+    """
+    with _holding(attempt) as held:
+        attempt = replace(attempt, held=held)
+        found = NO_FAILURES
+        for name in held:
+            found = found.plus(failing(held[name], _candidates(attempt.program.streams[name], attempt), attempt.check))
+        reports = _run(replace(attempt, failures=found))
+    if found != NO_FAILURES:
+        reports.append(found.report())
+    return reports
+
+
+@contextmanager
+def _holding(attempt: _Attempt) -> Iterator[dict[str, DataFrame]]:
+    """The rows of all streams of which Spark computes something, read and held by Spark."""
+    held: dict[str, DataFrame] = {}
+    try:
+        for name in attempt.streams:
+            if attempt.program.streams[name].opaque:
+                attempt.check()
+                held[name] = _rows(attempt, attempt.program.streams[name]).persist()
+                held[name].write.format("noop").mode("overwrite").save()
+        yield held
+    finally:
+        for rows in held.values():
+            rows.unpersist()
+
+
+def _candidates(tag: StreamTag, attempt: _Attempt) -> list[Candidate]:
+    """The expressions that Spark evaluates on a stream, each with who needs it: keys once for every query."""
+    found = []
+    for part in tag.opaque:
+        if part.sql not in tag.guards:
+            found.append(Candidate(_guarded(part, tag, attempt, "true"), (tag.stream.name, part.sql)))
+        for slot, wanted in tag.guards.get(part.sql, ()):
+            found.append(Candidate(_guarded(part, tag, attempt, wanted), slot))
+    return found
+
+
+def _run(attempt: _Attempt) -> list[dict[str, Any]]:
+    attempt.check()
+    items = reduce(DataFrame.unionByName, _tagged(attempt))
+    for stage in range(1, probe_stages(attempt.program) + 1):
+        items = items.repartitionById(attempt.task.partitions, "part").mapInArrow(
+            partial(_probe_task, attempt.work, stage), ITEM
+        )
+    return [json.loads(bytes(row.item)) for row in items.collect()]
+
+
+def _tagged(attempt: _Attempt) -> Iterator[DataFrame]:
+    """Tag tasks: one branch for all file streams that weft decodes and evaluates itself, one per other stream."""
+    streams = attempt.program.streams
+    fast = [name for name in attempt.streams if name not in attempt.frames and not streams[name].opaque]
+    if fast:
+        yield attempt.tasks(fast, partial(_tag_files, attempt.work), ITEM)
+    for name in attempt.streams:
+        if name not in fast:
+            rows = _with_opaque(_rows(attempt, streams[name]), streams[name], attempt)
+            yield rows.mapInArrow(partial(_tag_rows, attempt.work, name), ITEM)
+
+
+def _rows(attempt: _Attempt, tag: StreamTag) -> DataFrame:
+    """A stream's rows as Spark rows with a column that is set in rows which only say that a file was set aside."""
+    if tag.stream.name in attempt.held:
+        return attempt.held[tag.stream.name]
+    if not isinstance(tag.stream.source, FileSource):
+        columns = [F.col(quote(name)) for name in tag.columns]
+        return attempt.frames[tag.stream.name].select(*columns, F.lit(None).cast("string").alias(BAD_FILE))
+    fields = [field for field in tag.stream.schema if field.name in tag.columns]
+    schema = ", ".join(f"{quote(field.name)} {field.type.ddl()}" for field in fields) + f", {quote(BAD_FILE)} string"
+    return attempt.tasks([tag.stream.name], partial(_decode_files, attempt.work), schema)
+
+
+def _with_opaque(rows: DataFrame, tag: StreamTag, attempt: _Attempt) -> DataFrame:
+    """Add what only Spark can compute. Columns go by number from here: `mapInArrow` trips over dots and quotes."""
+    columns = [F.col(quote(name)) for name in (*tag.columns, BAD_FILE)]
+    columns += [_guarded(part, tag, attempt, _wanted(part, tag, attempt)) for part in tag.opaque]
+    return rows.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))
+
+
+def _wanted(part: Opaque, tag: StreamTag, attempt: _Attempt) -> str | None:
+    """On which rows an expression is needed; None is nowhere."""
+    if (tag.stream.name, part.sql) in attempt.failures.texts:
+        return None
+    if part.sql not in tag.guards:
+        return "true"
+    conditions = [sql for slot, sql in tag.guards[part.sql] if slot not in attempt.failures.slots]
+    return " OR ".join(f"({sql})" for sql in conditions) or None
+
+
+def _guarded(part: Opaque, tag: StreamTag, attempt: _Attempt, wanted: str | None) -> Column:
+    """The expression on the wanted rows that take part, as `admit` decides it: late rows and rows too far ahead must
+    not make a query fail."""
+    if wanted is None:
+        return F.lit(None)
+    admitted = f"{quote(BAD_FILE)} IS NULL AND {quote(tag.stream.time)} IS NOT NULL"
+    micros, name = f"unix_micros({quote(tag.stream.time)})", tag.stream.name
+    if (watermark := attempt.task.watermarks.get(name)) is not None:
+        admitted += f" AND {micros} >= {int(watermark)}"
+    if (limit := attempt.task.ahead.get(name)) is not None:
+        admitted += f" AND {micros} <= {int(limit)}"
+    return F.expr(f"CASE WHEN {admitted} THEN CASE WHEN {wanted} THEN {part.sql} END END")
+
+
+def _group_task(
+    work: _Work, groups: tuple[Sequence[str], int, Callable[[FileGroup], Batches]], batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    """The task of one group of files. `batches` has the number of the group, which is worked out again here, so that
+    names of files travel only once."""
+    streams, most, read = groups
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from read(_groups(work.shared.value, work.sent.open(), streams, most)[number])
+
+
+def _tag_files(work: _Work, group: FileGroup) -> Iterator[pa.RecordBatch]:
+    with at_work(work.worker):
+        program, task = work.shared.value, work.sent.open()
+        tags = ((program.streams[name], urls) for name, urls in _by_stream(group).items())
+        pieces = (
+            piece
+            for tag, urls in tags
+            for piece in read_pieces(
+                tag.stream, urls, columns=tag.columns, quarantine=task.quarantine, rows=rows_at_once(tag)
+            )
+        )
+        yield from _items(tag_stage(program, task, pieces))
+
+
+def _tag_rows(work: _Work, stream: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    with at_work(work.worker):
+        tag = work.shared.value.streams[stream]
+        names = [*tag.columns, BAD_FILE, *(part.sql for part in tag.opaque)]
+        tables = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches)
+        pieces = (_apart(stream, table) for table in cut_pieces(tables, min(1 << 19, rows_at_once(tag))))
+        yield from _items(tag_stage(work.shared.value, work.sent.open(), pieces))
+
+
+def _apart(stream: str, table: pa.Table) -> Piece:
+    """Rows, and what was set aside."""
+    bad = table.column(BAD_FILE)
+    rows = table.drop_columns([BAD_FILE])
+    if bad.null_count == len(bad):
+        return Piece(stream, rows)
+    return Piece(stream, rows.filter(bad.is_null()), *aside_from_texts(bad.drop_null().to_pylist()))
+
+
+def _decode_files(work: _Work, group: FileGroup) -> Iterator[pa.RecordBatch]:
+    with at_work(work.worker):
+        quarantine = work.sent.open().quarantine
+        for name, urls in _by_stream(group).items():
+            tag = work.shared.value.streams[name]
+            for piece in read_pieces(tag.stream, urls, columns=tag.columns, quarantine=quarantine, checked=True):
+                yield from _as_rows(piece)
+
+
+def _as_rows(piece: Piece) -> Iterator[pa.RecordBatch]:
+    """A piece as rows for Spark, and a row for each thing that was set aside."""
+    table, bad = piece.table, aside_to_texts(piece)
+    yield from table.append_column(BAD_FILE, pa.nulls(table.num_rows, pa.string())).to_batches(100_000)
+    if bad:
+        nothing = [pa.nulls(len(bad), column.type) for column in table.schema]
+        yield pa.RecordBatch.from_arrays([*nothing, pa.array(bad)], names=[*table.column_names, BAD_FILE])
+
+
+def _probe_task(work: _Work, stage: int, batches: Batches) -> Iterator[pa.RecordBatch]:
+    with at_work(work.worker):
+        context = TaskContext.get()
+        assert context is not None
+        items = (item.as_py() for batch in batches for item in batch.column("item"))
+        program, task = work.shared.value, work.sent.open()
+        yield from _items(probe_stage(program, task, context.partitionId(), stage=stage, items=items))
+
+
+def _by_stream(group: FileGroup) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for stream, path in group:
+        found.setdefault(stream, []).append(path)
+    return found
+
+
+def _items(items: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+    for part, item in items:
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([part], pa.int32()), pa.array([item], pa.binary())], names=["part", "item"]
+        )

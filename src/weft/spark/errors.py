@@ -1,0 +1,151 @@
+"""What went wrong in a Spark job, in the user's terms."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from py4j.protocol import Py4JNetworkError
+
+from weft.errors import (
+    BadFile,
+    BatchFailed,
+    DiskFull,
+    OutOfMemory,
+    SourceUnavailable,
+    SparkLost,
+    StateCorrupt,
+    StateUnavailable,
+    WeftError,
+    WorkerLost,
+)
+from weft.spark.environment import redacted
+from weft.spark.worker import MEMORY_SETTING
+
+_LONGEST = 500
+_NO_SPACE = re.compile(r"Errno 28|No space left on device|\[disk_full\]|Disk quota exceeded")
+_BAD_FILE = re.compile(r"BadFile: (file \".*?\" [^\[\n]*)\[bad_file\](?:\n\s*detail: ([^\n]*))?")
+_DAMAGED = re.compile(r"(?:StateCorrupt|FileMissing): ([^\n]*?) \[state_corrupt\](?:\n\s*detail: ([^\n]*))?")
+_NOT_NOW = re.compile(r"StateUnavailable: ([^\n]*?) \[state_unavailable\]\n\s*detail: ([^\n]*)\n\s*hint: ([^\n]*)")
+_TRACEBACK = "Traceback (most recent call last):"
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<name>weft|numba|numpy|pandas|pyarrow)\b")
+_NO_MEMORY = re.compile(
+    r"(^|[.\s])(Arrow)?_?(Array)?MemoryError\b|std::bad_alloc|java\.lang\.OutOfMemoryError|SparkOutOfMemoryError"
+)
+_CRASHED = re.compile(
+    r"Python worker exited unexpectedly|Python worker failed to|ExecutorLostFailure"
+    # Spark asks for a worker, or reads from one, and finds the other end gone: only Java's own frames are between.
+    r"|java\.io\.EOFException\s(?:\s*at (?:java\.base/)?java\.[^\n]*\n){0,12}"
+    r"\s*at org\.apache\.spark\.(?:sql\.execution|api)\.python\."
+)
+_STOPPED = re.compile(r"stopped SparkContext|SparkContext (was|has been) shut ?down|SparkContext is shutting down")
+_CALLING = re.compile(r"An error occurred while calling \S+\.?$")
+_WRAPPED = re.compile(r"^(Caused by: |: )?((org\.apache\.spark|java)[\w.$]*(Exception|Error): )?")
+_LOST_TASK = re.compile(r".*most recent failure: Lost task [^:]*?\(TID \d+\) \([^)]*\): ")
+
+_UNAVAILABLE = re.compile(
+    r"SourceUnavailable: (file \".*?\" [^\[\n]*)\[source_unavailable\]\n\s*detail: (.*)\n\s*hint: (.*)"
+)
+
+
+def to_user_error(error: BaseException, batch: int, *, committed: bool = False) -> WeftError:
+    """The error a user should see for a failed batch; ours pass unchanged.
+
+    `committed` says that the manifest of the batch was in place before it failed.
+    """
+    if isinstance(error, WeftError):
+        return error
+    text = str(error)
+    outcome = _outcome(committed)
+    if _NO_SPACE.search(text):
+        return DiskFull(
+            f"no space left while running batch {batch}",
+            detail=f"{outcome} What was committed before is intact.",
+            hint="Free some space and start the engine again: it continues where it was.",
+        )
+    if found := _UNAVAILABLE.search(text):
+        return SourceUnavailable(found.group(1).strip(), detail=found.group(2).strip(), hint=found.group(3).strip())
+    if found := _BAD_FILE.search(text):
+        declared = "The stream is declared with on_bad_file='fail', so the batch was not run."
+        return BadFile(
+            found.group(1).strip(),
+            detail=_sentence(found.group(2)) + declared,
+            hint="Repair or remove the file and start the engine again, or declare on_bad_file='quarantine'.",
+        )
+    if found := _NOT_NOW.search(text):
+        return StateUnavailable(found[1], detail=found[2].strip(), hint=found[3].strip())
+    if found := _DAMAGED.search(text):
+        return StateCorrupt(found[1], detail=found[2] or "", hint="Restore the state directory from a copy.")
+    return _batch_failed(error, batch, cause=cause_of(error), outcome=outcome)
+
+
+def _sentence(reason: str | None) -> str:
+    """A reason that a worker gave, to be followed by another sentence."""
+    text = redacted(reason or "", os.environ).strip()[:_LONGEST]
+    return "" if not text else f"{text.removesuffix('.')}. "
+
+
+def _outcome(committed: bool) -> str:
+    if committed:
+        return "The batch itself is committed; what failed is the tidying up after it."
+    return "Nothing of this batch was committed; it is run again at the next start."
+
+
+def is_stopped(error: BaseException) -> bool:
+    """Whether something failed because Spark's context was stopped: nothing works in this process any more."""
+    return _STOPPED.search(str(error)) is not None
+
+
+def _batch_failed(error: BaseException, batch: int, *, cause: str, outcome: str) -> BatchFailed:
+    text = f"{cause}\n{error}"
+    if is_stopped(error):
+        return SparkLost(
+            f"batch {batch} failed: Spark was stopped, and its Java process lives on without it",
+            detail=cause,
+            hint=f"{outcome} Start the program again; the engine continues where it was.",
+        )
+    if isinstance(error, (Py4JNetworkError, ConnectionError)):
+        return SparkLost(
+            f"batch {batch} failed: Spark's Java process does not answer",
+            detail=cause,
+            hint=f"{outcome} Start the program again; the engine continues where it was.",
+        )
+    if found := _MISSING_MODULE.search(text):
+        return BatchFailed(
+            f"batch {batch} failed: Spark's executors have no {found['name']}",
+            detail=cause,
+            hint=f"{outcome} Install the same version of weft, with what it depends on, for the Python of every "
+            "executor (PYSPARK_PYTHON says which that is), or ship an environment with spark.archives.",
+        )
+    if _NO_MEMORY.search(cause) or (_NO_MEMORY.search(text) and _TRACEBACK not in text):
+        return OutOfMemory(
+            f"batch {batch} failed: a task needed more memory than it may have",
+            detail=cause,
+            hint=f"{outcome} Drop the query that needs so much, let streams give smaller batches, or raise "
+            f"{MEMORY_SETTING} or spark.driver.memory.",
+        )
+    if _CRASHED.search(text):
+        return WorkerLost(
+            f"batch {batch} failed: a Python worker ended in the middle of a task",
+            detail=cause,
+            hint=f"{outcome} If the system has killed it for its memory, Spark's log and the system's say so.",
+        )
+    return BatchFailed(f"batch {batch} failed", detail=cause, hint=outcome)
+
+
+def cause_of(error: BaseException) -> str:
+    """The line that says why a job failed, without secrets and not too long: the last one of a Python worker's
+    traceback if there is one, else the innermost error of Java's, else the first line."""
+    return redacted(_cause_in(str(error)) or type(error).__name__, os.environ)[:_LONGEST]
+
+
+def _cause_in(text: str) -> str:
+    if _TRACEBACK in text:
+        for line in text.rpartition(_TRACEBACK)[2].splitlines():
+            if line.strip() and not line[0].isspace():
+                return line.strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not _CALLING.search(line) and not line.startswith("at ")]
+    inner = [line for line in lines if line.startswith("Caused by: ")]
+    chosen = inner[-1] if inner else next(iter(lines), "")
+    return _WRAPPED.sub("", _LOST_TASK.sub("", _WRAPPED.sub("", chosen))) or chosen

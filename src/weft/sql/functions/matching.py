@@ -1,0 +1,240 @@
+"""LIKE and regular expressions in expressions that Spark evaluates: checked, and handed to weft's own functions.
+
+Spark matches patterns by going back and trying again, in time without bound. weft's functions are Python functions to
+Spark, and Spark computes those for all rows, also behind a condition that leaves rows out; so the text that is matched
+must be an expression that cannot fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+from sqlglot import exp
+
+from weft.errors import QuerySyntaxError, UnsupportedQuery
+from weft.plan.expression import OWN_FUNCTIONS, backtracks
+from weft.plan.types import STRING
+from weft.sql.functions.argument_rules import function_name, number_of, text_of
+from weft.sql.patterns.characters import PatternError
+from weft.sql.patterns.pattern import LONGEST_PATTERN, read_pattern, replacement
+from weft.sql.syntax.parse import strip
+
+IsText = Callable[[exp.Expr], bool]
+
+_MOST_WILDCARDS = 100
+_LONGEST_LIKE = 10_000
+_REGEX = {
+    "regexp": "rlike", "regexp_like": "rlike", "rlike": "rlike", "regexp_extract": "regexp_extract",
+    "regexp_substr": "regexp_substr", "regexp_instr": "regexp_instr", "regexp_replace": "regexp_replace",
+    "regexp_count": "regexp_count", "split": "split",
+}  # fmt: skip
+# Their matcher goes on in what is left of the text, as if that were all.
+_RESTARTING = ("regexp_count", "split")
+_MOST_ARGUMENTS = {"regexp_extract": 3, "regexp_replace": 4, "split": 3}
+# Text functions that take anything and never fail; of the second list, arguments after the first must be literals.
+_TOTAL = frozenset(
+    "base64 btrim char_length concat get_json_object hex initcap lcase length lower ltrim md5 reverse rtrim sha sha1 "
+    "soundex trim ucase upper".split()
+) | frozenset(OWN_FUNCTIONS.values())
+_TOTAL_OF_ONE = frozenset(
+    "concat_ws get left lpad repeat replace right rpad substr substring substring_index translate".split()
+)
+_CHOICES = frozenset("coalesce ifnull nvl nullif".split())
+
+
+def is_matching(node: exp.Expr) -> bool:
+    """Whether a node matches a text with a pattern."""
+    return isinstance(node, exp.Like | exp.ILike | exp.RegexpLike) or function_name(node) in _REGEX
+
+
+def hardened_match(node: exp.Expr, is_text: IsText) -> exp.Expr:
+    """The same match in bounded time; raises `UnsupportedQuery` for what cannot be had so."""
+    if isinstance(node, exp.Like | exp.ILike):
+        return _like(node, is_text)
+    if isinstance(node, exp.RegexpLike):
+        return _regex("rlike", node, [node.this, node.expression], is_text)
+    return _regex(function_name(node), node, list(node.expressions), is_text)
+
+
+def check_like(pattern: str, escape: str) -> None:
+    """Refuses a LIKE pattern that is malformed or too large."""
+    at = wildcards = 0
+    while at < len(pattern):
+        wildcards += pattern[at] in "%_"
+        if pattern[at] == escape:
+            at += 1
+            if at == len(pattern) or pattern[at] not in ("_", "%", escape):
+                raise QuerySyntaxError(
+                    f"the LIKE pattern '{pattern[:60]}' has an escape character before neither % nor _ nor itself",
+                    hint="Double the escape character to match it.",
+                )
+        at += 1
+    if wildcards > _MOST_WILDCARDS or len(pattern) > _LONGEST_LIKE:
+        raise UnsupportedQuery(
+            f"the LIKE pattern '{pattern[:60]}' is too large",
+            hint=f"A pattern has at most {_MOST_WILDCARDS} wildcards and {_LONGEST_LIKE} characters.",
+        )
+
+
+def checked_regex(pattern: str, function: str) -> str | None:
+    """The text that a pattern without operators stands for; refuses what cannot be matched in linear time."""
+    try:
+        found = read_pattern(pattern)
+        if found.ends and function != "rlike":
+            raise PatternError(
+                'it has a "$", which also matches before a line end', hint="Write \\\\z for the end of the text."
+            )
+        if found.begins and function in _RESTARTING:
+            raise PatternError(
+                'it has a "^", which matches only once', hint="Use regexp_extract() or regexp_replace()."
+            )
+        if found.empty and function in (*_RESTARTING, "regexp_replace") and (pattern or function != "split"):
+            raise PatternError("it matches the empty text", hint="Write + instead of *.")
+    except PatternError as error:
+        raise unsupported_pattern(pattern, function, error) from error
+    return found.plain
+
+
+def unsupported_pattern(pattern: str, function: str, error: PatternError) -> UnsupportedQuery:
+    """The error for a pattern that weft does not take."""
+    name = "RLIKE" if function == "rlike" else f"{function}()"
+    return UnsupportedQuery(
+        f"the pattern '{pattern[:60]}' of {name} is not supported: {error.reason}",
+        detail="Patterns are matched in linear time, so not all of Java's are possible (docs/reference/functions.md).",
+        hint=error.hint or "Use LIKE, or a simpler pattern.",
+    )
+
+
+def _like(node: exp.Expr, is_text: IsText) -> exp.Expr:
+    escape = text_of(node.parent.expression) if isinstance(node.parent, exp.Escape) else "\\"
+    if escape is None or len(escape) != 1:
+        raise UnsupportedQuery("the character after ESCAPE must be a literal", hint="Write ESCAPE '!'.")
+    wanted = strip(node.expression)
+    if not isinstance(wanted, exp.Any | exp.All):
+        return _one_like(node, node.expression, escape, is_text)
+    if isinstance(node.parent, exp.Escape):
+        raise UnsupportedQuery("ESCAPE after LIKE ANY or LIKE ALL is not supported", hint="Write them with OR and AND.")
+    listed = strip(wanted.this)
+    patterns = listed.expressions if isinstance(listed, exp.Tuple) else [listed]
+    found: list[exp.Expr] = [exp.Paren(this=_one_like(node.copy(), each, escape, is_text)) for each in patterns]
+    kind = exp.Or if isinstance(wanted, exp.Any) else exp.And
+    return exp.Paren(this=reduce(lambda left, right: kind(this=left, expression=right), found))
+
+
+def _one_like(node: exp.Expr, pattern: exp.Expr, escape: str, is_text: IsText) -> exp.Expr:
+    text = text_of(pattern)
+    if text is None:
+        raise _no_literal("LIKE")
+    check_like(text, escape)
+    literal = exp.Literal.string(text)
+    if not backtracks(text, escape):
+        node.set("expression", literal)
+        return node
+    subject = node.this
+    _check_total(subject, "LIKE", is_text)
+    values = [subject.copy(), literal]
+    if isinstance(node, exp.ILike):
+        values = [exp.Anonymous(this="lower", expressions=[value]) for value in values]
+    match = exp.Anonymous(this=OWN_FUNCTIONS["like"], expressions=[*values, exp.Literal.string(escape)])
+    return exp.Paren(this=exp.Not(this=match)) if node.args.get("negate") else match
+
+
+def _regex(name: str, node: exp.Expr, args: list[exp.Expr], is_text: IsText) -> exp.Expr:
+    function = _REGEX[name]
+    pattern = text_of(args[1]) if len(args) > 1 else None
+    if pattern is None or len(args) > _MOST_ARGUMENTS.get(function, 2):
+        raise _no_literal(f"{name}()")
+    plain = checked_regex(pattern, function)
+    if function == "split" and plain is not None:
+        return node  # nothing to go back for
+    if function == "rlike" and plain is not None:
+        return exp.Anonymous(this="contains", expressions=[args[0].copy(), exp.Literal.string(plain)])
+    _check_total(args[0], f"{name}()", is_text)
+    rest = _further(function, pattern, args[2:])
+    values = [args[0].copy(), exp.Literal.string(pattern), *rest]
+    return exp.Anonymous(this=OWN_FUNCTIONS[function], expressions=values)
+
+
+def _further(function: str, pattern: str, args: list[exp.Expr]) -> list[exp.Expr]:
+    """Arguments after the pattern, all given."""
+    found = read_pattern(pattern)
+    match function:
+        case "regexp_extract":
+            group = number_of(args[0]) if args else 1
+            if group is None or not 0 <= group <= found.groups:
+                raise UnsupportedQuery(
+                    f"the pattern '{pattern[:60]}' of regexp_extract() has {found.groups} groups, not that one",
+                    hint="The third argument must be the number of a group, 0 for the whole match; it is 1 by default.",
+                )
+            return [exp.Literal.number(group)]
+        case "regexp_replace":
+            text = text_of(args[0]) if args else None
+            if text is None or (len(args) > 1 and number_of(args[1]) != 1) or len(text) > LONGEST_PATTERN:
+                raise UnsupportedQuery(
+                    "the replacement of regexp_replace() must be a short string literal",
+                    hint="Write regexp_replace(name, '[0-9]+', '#'); it starts at the first character.",
+                )
+            try:
+                replacement(text, found.groups)
+            except PatternError as error:
+                raise unsupported_pattern(pattern, function, error) from error
+            return [exp.Literal.string(text)]
+        case "split":
+            limit = number_of(args[0]) if args else -1
+            if limit is None or abs(limit) > 2**31 - 1:
+                raise UnsupportedQuery("the limit of split() must be a literal", hint="Write split(name, '[,;]', 2).")
+            return [exp.Literal.number(limit)]
+        case _:
+            return []
+
+
+def _no_literal(name: str) -> UnsupportedQuery:
+    return UnsupportedQuery(
+        f"the pattern of {name} must be one string literal", hint="A pattern is checked when the query is created."
+    )
+
+
+def _check_total(node: exp.Expr, name: str, is_text: IsText) -> None:
+    if node.find_ancestor(exp.Lambda):
+        raise UnsupportedQuery(f"{name} inside a lambda is not supported", hint="Compare with =, or use contains().")
+    if not _is_total(node, is_text):
+        raise UnsupportedQuery(
+            f"{name} is only supported on text that can be computed of every row",
+            detail="It is matched before any condition around it is looked at.",
+            hint="Match a column, or text functions of columns; get(tags, 0) instead of tags[0].",
+        )
+
+
+def _is_total(node: exp.Expr, is_text: IsText) -> bool:
+    """Whether an expression has a value in every row, without error."""
+    node = strip(node)
+    match node:
+        case exp.Column() | exp.Literal() | exp.Null() | exp.Boolean():
+            return True
+        case exp.Dot():
+            return _is_total(node.this, is_text)
+        case exp.Cast() | exp.TryCast():
+            whole = node.args["to"].sql(dialect="spark").upper() == "STRING"
+            return whole and _is_total(node.this, is_text)
+        case exp.DPipe() | exp.And() | exp.Or() | exp.Not() | exp.Is() | exp.Like() | exp.ILike():
+            return all(_is_total(part, is_text) for part in node.iter_expressions())
+        case _:
+            return _is_total_call(node, is_text)
+
+
+def _is_total_call(node: exp.Expr, is_text: IsText) -> bool:
+    name = function_name(node)
+    parts = [part for part in node.iter_expressions() if not isinstance(part, exp.Var)]
+    if name in _CHOICES:
+        return all(is_text(part) and _is_total(part, is_text) for part in parts)
+    if name in _TOTAL_OF_ONE and name != "concat_ws":
+        return _is_total(parts[0], is_text) and all(
+            text_of(part) is not None or number_of(part) is not None for part in parts[1:]
+        )
+    return name in _TOTAL | {"concat_ws"} and all(_is_total(part, is_text) for part in parts)
+
+
+def text_test(type_of: Callable[[exp.Expr], object]) -> IsText:
+    """Whether a node is known to be text."""
+    return lambda node: type_of(node) == STRING

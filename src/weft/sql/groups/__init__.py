@@ -1,0 +1,1 @@
+"""GROUP BY, aggregate calls, and the outputs of an aggregation."""

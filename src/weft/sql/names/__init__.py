@@ -1,0 +1,1 @@
+"""Names are resolved: relations, columns, join conditions and outputs."""

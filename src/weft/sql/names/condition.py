@@ -1,0 +1,249 @@
+"""Conjuncts of ON and WHERE: predicates of one relation, join keys, time distances, and whatever else joins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from weft.errors import TypeMismatch, UnsupportedQuery
+from weft.plan.expression import TRUE, Call, Column, Expression, Literal, Opaque
+from weft.plan.identity import identity
+from weft.plan.query import Condition, KeyPair
+from weft.plan.types import BOOLEAN, Kind
+from weft.plan.window import EVERYTHING, TimeBounds
+from weft.sql.names.connection import components
+from weft.sql.names.scope import Merge, Scope
+from weft.sql.syntax.interval import time_bounds
+from weft.sql.syntax.literal import NeedsSpark
+from weft.sql.syntax.parse import ConditionText, strip
+from weft.sql.syntax.spark_text import short_text
+from weft.sql.types.bind_expression import bind_combined, bind_expression
+from weft.sql.types.coercion import as_condition, coerce_key, common_type
+
+Pair = tuple[int, int]
+
+_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ,
+    exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE,
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Conditions:
+    """What ON and WHERE say, sorted by whom it concerns; filled conjunct by conjunct."""
+
+    scope: Scope
+    predicates: list[list[Expression]]
+    keys: list[KeyPair] = field(default_factory=list)
+    others: list[Condition] = field(default_factory=list)
+    bounds: dict[Pair, TimeBounds] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+    # Equal event times at a distance serve as keys only if nothing better does: they cost a computed column.
+    spare_keys: list[tuple[Pair, exp.Expr, Scope]] = field(default_factory=list)
+
+    def predicate(self, relation: int) -> Expression | None:
+        """The conjunction of a relation's predicates, None if there is none."""
+        parts = self.predicates[relation]
+        if not parts:
+            return None
+        return parts[0] if len(parts) == 1 else Call("and", tuple(parts), BOOLEAN)
+
+    def sorted_keys(self) -> tuple[KeyPair, ...]:
+        """Distinct keys in the order of their relations and text."""
+        by_text = {
+            (key.left_relation, key.right_relation, identity(key.left), identity(key.right)): key for key in self.keys
+        }
+        return tuple(by_text[text] for text in sorted(by_text))
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Distinct other conditions in the order they were written: an earlier one may guard a later one."""
+        by_text: dict[tuple[tuple[int, ...], str], Condition] = {}
+        for condition in self.others:
+            by_text.setdefault((condition.relations, identity(condition.expression)), condition)
+        return tuple(by_text.values())
+
+    def limit(self, pair: Pair, bounds: TimeBounds) -> None:
+        """One more condition on the distance of two event times."""
+        self.bounds[pair] = self.bounds.get(pair, EVERYTHING).intersect(bounds)
+
+    def unconnected(self, pairs: Iterable[Pair], links: Iterable[tuple[int, ...]]) -> list[Pair]:
+        """Those of `pairs` whose relations are not connected by any chain of `links`."""
+        group = {each: number for number, part in enumerate(components(len(self.predicates), links)) for each in part}
+        return [pair for pair in pairs if group[pair[0]] != group[pair[1]]]
+
+
+def sort_conditions(conjuncts: Sequence[ConditionText], scope: Scope) -> Conditions:
+    """All conditions of a query, each checked and typed."""
+    found = Conditions(scope, [[] for _ in scope.sources])
+    for merge in scope.merges:
+        _add_merge(merge, found)
+    for each in conjuncts:
+        _add(each.node, scope.within(each.relations), found)
+    _connect_by_time(found)
+    return found
+
+
+def _connect_by_time(found: Conditions) -> None:
+    """Relations that only conditions on event times join are joined by those."""
+    links = [(key.left_relation, key.right_relation) for key in found.keys]
+    spare = set(found.unconnected((pair for pair, _, _ in found.spare_keys), links))
+    for pair, node, scope in found.spare_keys:
+        if pair in spare:
+            _add_equality(node, scope, found)
+    links = [(key.left_relation, key.right_relation) for key in found.keys]
+    connected = [*links, *(condition.relations for condition in found.others)]
+    for pair in found.unconnected(sorted(found.bounds), connected):
+        found.others.append(Condition(pair, TRUE))
+
+
+def _add_merge(merge: Merge, found: Conditions) -> None:
+    sides = [found.scope.sources[index] for index in (merge.left, merge.right)]
+    fields = [source.fields[merge.name] for source in sides]
+    columns = {source.index: Column(field.name, field.type) for source, field in zip(sides, fields, strict=True)}
+    name = exp.to_identifier(fields[0].name)
+    _add_key(columns, exp.EQ(this=name, expression=name.copy()), found)
+    if all(merge.name == source.stream.time.lower() for source in sides):
+        found.limit((merge.left, merge.right), TimeBounds(0, 0))
+
+
+def relations_of(node: exp.Expr, scope: Scope) -> set[int]:
+    """Indices of the relations a condition reads."""
+    found = set()
+    for column in node.find_all(exp.Column):
+        relation = scope.resolve(column).relation
+        if relation is None:
+            raise UnsupportedQuery(
+                f'"{column.name}" in a condition is not supported',
+                hint="It can be selected; to limit time, filter on the event-time column.",
+            )
+        found.add(relation)
+    return found
+
+
+def _add(node: exp.Expr, scope: Scope, found: Conditions) -> None:
+    relations = relations_of(node, scope)
+    if len(relations) <= 1:
+        _add_predicate(node, min(relations, default=0), scope, found)
+        return
+    for part in _split(node):
+        if len(relations_of(part, scope)) <= 1:
+            _add(part, scope, found)
+        else:
+            _add_cross(part, scope, found)
+
+
+def _split(node: exp.Expr) -> Iterator[exp.Expr]:
+    """BETWEEN and equal rows as the comparisons they stand for."""
+    match node:
+        case exp.Between() if not node.args.get("symmetric"):
+            yield exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
+            yield exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+        case exp.EQ(this=exp.Tuple() as left, expression=exp.Tuple() as right):
+            if len(left.expressions) != len(right.expressions):
+                raise TypeMismatch(f'"{short_text(node)}" compares rows of different lengths')
+            for first, second in zip(left.expressions, right.expressions, strict=True):
+                yield exp.EQ(this=first.copy(), expression=second.copy())
+        case _:
+            yield node
+
+
+def _add_predicate(node: exp.Expr, relation: int, scope: Scope, found: Conditions) -> None:
+    bound = bind_expression(node, relation, scope)
+    if isinstance(bound, Opaque):
+        name = scope.sources[relation].stream.name
+        found.notices.append(f'"{short_text(node)}" is evaluated by Spark: stream "{name}" takes the row path')
+        if bound.type not in (None, BOOLEAN):
+            raise TypeMismatch(f'a condition must be boolean: "{short_text(node)}"')
+    else:
+        bound = as_condition(bound, "a condition")
+    if isinstance(bound, Literal):
+        if bound.value is True:
+            return
+        bound = Literal(False, BOOLEAN)
+    parts = bound.args if isinstance(bound, Call) and bound.name == "and" else (bound,)
+    found.predicates[relation] += parts
+
+
+def _add_cross(node: exp.Expr, scope: Scope, found: Conditions) -> None:
+    timed = time_bounds(node, _time_of(scope))
+    if timed is not None:
+        pair, bounds = timed
+        found.limit(pair, bounds)
+        if isinstance(node, exp.EQ):
+            plain = isinstance(strip(node.this), exp.Column) and isinstance(strip(node.expression), exp.Column)
+            if plain:
+                _add_equality(node, scope, found)
+            else:
+                found.spare_keys.append((pair, node, scope))
+        return
+    sides = [relations_of(side, scope) for side in (node.this, node.expression)] if type(node) in _FLIPPED else []
+    if isinstance(node, exp.EQ) and all(len(side) == 1 for side in sides):
+        _add_equality(node, scope, found)
+    else:
+        _add_condition(node, sides, scope, found)
+
+
+def _add_condition(node: exp.Expr, sides: Sequence[set[int]], scope: Scope, found: Conditions) -> None:
+    relations = tuple(sorted(relations_of(node, scope)))
+    flipped = [len(side) for side in sides] == [1, 1] and min(sides[0]) > min(sides[1])
+    plain = _FLIPPED[type(node)](this=node.expression.copy(), expression=node.this.copy()) if flipped else node
+    bound = bind_combined(plain, scope)
+    if isinstance(bound, Opaque):
+        found.notices.append(f'"{short_text(node)}" is evaluated by Spark on every combination of rows')
+    if not isinstance(bound, Literal):
+        found.others.append(Condition(relations, bound))
+    elif bound.value is not True:
+        found.predicates[relations[0]].append(Literal(False, BOOLEAN))
+
+
+def _time_of(scope: Scope) -> Callable[[exp.Column], int | None]:
+    """Which relation's event time a column is, if it is one."""
+
+    def relation(column: exp.Column) -> int | None:
+        resolved = scope.resolve(column)
+        if resolved.relation is None or resolved.path:
+            return None
+        stream = scope.sources[resolved.relation].stream
+        return resolved.relation if resolved.field.name.lower() == stream.time.lower() else None
+
+    return relation
+
+
+def _add_equality(node: exp.Expr, scope: Scope, found: Conditions) -> None:
+    sides: dict[int, Expression] = {}
+    for side in (node.this, node.expression):
+        relations = relations_of(side, scope)
+        if len(relations) != 1:
+            return
+        relation = min(relations)
+        sides[relation] = bind_expression(strip(side), relation, scope)
+    _add_key(sides, node, found)
+
+
+def _add_key(sides: Mapping[int, Expression], node: exp.Expr, found: Conditions) -> None:
+    first, second = sorted(sides)
+    left, right = sides[first], sides[second]
+    if left.type is None or right.type is None:
+        raise UnsupportedQuery(
+            f'the type of a side of the join condition "{short_text(node)}" is not known',
+            hint="Say what it is: CAST(… AS type).",
+        )
+    try:
+        target = common_type(left.type, right.type)
+    except NeedsSpark:
+        target = None
+    if target is None:
+        raise TypeMismatch(
+            f'the join condition "{short_text(node)}" compares types {left.type.ddl()} and {right.type.ddl()}',
+            hint="Cast one side: CAST(… AS type).",
+        )
+    if target.kind in (Kind.OTHER, Kind.NULL):
+        raise UnsupportedQuery(f'the join condition "{short_text(node)}" compares values of type {target.ddl()}')
+    key = KeyPair(coerce_key(left, target), coerce_key(right, target), target, first, second)
+    found.keys.append(key)
+    for side, relation in ((key.left, first), (key.right, second)):
+        if isinstance(side, Opaque):
+            name = found.scope.sources[relation].stream.name
+            found.notices.append(f'join key "{side.sql}" is evaluated by Spark: stream "{name}" takes the row path')

@@ -1,0 +1,113 @@
+"""The SELECT list: names, Spark text and types of the result's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from weft.errors import QueryTooLarge, UnknownStream
+from weft.plan.query import Output
+from weft.plan.types import Field
+from weft.sql.functions.growth import growth
+from weft.sql.functions.harden import harden, needs_spark
+from weft.sql.names.scope import Merge, Scope, Source
+from weft.sql.syntax.parse import strip
+from weft.sql.syntax.spark_text import combined_name, default_name, quoted_column, spark_text
+from weft.sql.types.bind_expression import column_names, combined_path
+from weft.sql.types.result_type import type_of
+
+MOST_OUTPUTS = 10_000
+
+
+def select_outputs(projections: Sequence[exp.Expr], scope: Scope) -> tuple[Output, ...]:
+    """Outputs in order; `*` gives every column of every relation, those of USING once and first."""
+    found: list[Output] = []
+    for node in projections:
+        found += _outputs(node, scope)
+        if len(found) > MOST_OUTPUTS:
+            raise QueryTooLarge(f"the query selects more than {MOST_OUTPUTS} columns")
+    return tuple(found)
+
+
+def columns_read(projections: Sequence[exp.Expr], scope: Scope, relation: int) -> tuple[str, ...]:
+    """Columns the SELECT list reads from a relation, in the order of its schema."""
+    source = scope.sources[relation]
+    read: set[str] = set()
+    for node in projections:
+        if isinstance(node, exp.Star):
+            return source.stream.schema.names()
+        for column in node.find_all(exp.Column):
+            if isinstance(column.this, exp.Star):
+                if _starred(column, scope) is source:
+                    return source.stream.schema.names()
+            elif (resolved := scope.resolve(column)).relation == relation:
+                read.add(resolved.field.name)
+    return tuple(name for name in source.stream.schema.names() if name in read)
+
+
+def _outputs(node: exp.Expr, scope: Scope) -> Iterator[Output]:
+    match node:
+        case exp.Star():
+            yield from _all_columns(scope)
+        case exp.Column(this=exp.Star()):
+            source = _starred(node, scope)
+            yield from (_column_output(field.name, source.index, field) for field in source.stream.schema)
+        case exp.Alias():
+            yield _output(node.this, node.alias, scope)
+        case _:
+            yield _output(node, None, scope)
+
+
+def _starred(node: exp.Column, scope: Scope) -> Source:
+    alias = ".".join(part.name for part in node.parts[:-1])
+    source = scope.source(alias)
+    if source is None:
+        raise UnknownStream(
+            f'relation "{alias}" of "{alias}.*" does not exist',
+            hint=f"Relations are: {', '.join(source.alias for source in scope.sources)}.",
+        )
+    return source
+
+
+def _all_columns(scope: Scope) -> Iterator[Output]:
+    found: list[tuple[int, Field]] = []
+    for source in scope.sources:
+        found = _merged_first(found, [merge for merge in scope.merges if merge.right == source.index])
+        found += ((source.index, field) for field in source.stream.schema if not scope.hides(source.index, field.name))
+    return (_column_output(field.name, relation, field) for relation, field in found)
+
+
+def _merged_first(columns: list[tuple[int, Field]], merges: Sequence[Merge]) -> list[tuple[int, Field]]:
+    """The columns with those of one JOIN … USING before the others of its chain of JOINs."""
+    if not merges:
+        return columns
+    names = {(merge.left, merge.name) for merge in merges}
+    before = [each for each in columns if each[0] < merges[0].first]
+    chain = columns[len(before) :]
+    merged = [each for each in chain if (each[0], each[1].name.lower()) in names]
+    return [*before, *merged, *(each for each in chain if each not in merged)]
+
+
+def _column_output(name: str, relation: int | None, field: Field) -> Output:
+    return Output(name, quoted_column(relation, field.name), field.type, combined_name(relation, field.name))
+
+
+def _output(node: exp.Expr, alias: str | None, scope: Scope) -> Output:
+    inner = strip(node)
+    if isinstance(inner, exp.Column):
+        resolved = scope.resolve(inner)
+        if not resolved.path:
+            return _column_output(alias or inner.name, resolved.relation, resolved.field)
+        alias = alias or inner.name
+    names = column_names(scope)
+    text = spark_text(harden(inner, names), combined_path(scope))
+    size = growth(inner)
+    return Output(
+        alias or default_name(inner),
+        text,
+        type_of(inner, names),
+        doubtful=needs_spark(inner, names),
+        copies=size.copies,
+        added=size.added,
+    )

@@ -1,0 +1,1 @@
+"""From text to syntax: tokens, clauses, literals and durations."""

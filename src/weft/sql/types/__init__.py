@@ -1,0 +1,1 @@
+"""Syntax becomes typed expressions, by Spark's ANSI rules."""

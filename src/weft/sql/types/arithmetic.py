@@ -1,0 +1,78 @@
+"""Arithmetic as Spark's ANSI mode types it; constants are folded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft.errors import TypeMismatch
+from weft.plan.expression import Call, Expression, Literal
+from weft.plan.types import BIGINT, DOUBLE, FLOATS, INTEGERS, NUMBERS, DataType, Kind
+from weft.sql.syntax.literal import NeedsSpark, fits
+from weft.sql.types.coercion import coerce, common_type, shown, typed
+
+_FOLDS: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+}  # fmt: skip
+
+
+def arithmetic(name: str, left: Expression, right: Expression) -> Expression:
+    """`add`, `sub`, `mul`, `div`, `int_div` or `mod` with both operands brought to the type Spark uses."""
+    target = _operand_type(name, left, right)
+    first, second = coerce(left, target), coerce(right, target)
+    match first, second:
+        case Literal(value=int(one)), Literal(value=int(other)) if name in _FOLDS and target.kind in INTEGERS:
+            return _folded(_FOLDS[name](one, other), target, name)
+        case _:
+            return Call(name, (first, second), target)
+
+
+def _operand_type(name: str, left: Expression, right: Expression) -> DataType:
+    first, second = typed(left), typed(right)
+    for operand, type_ in ((left, first), (right, second)):
+        if type_.kind is Kind.BOOLEAN:
+            raise TypeMismatch(f"arithmetic does not take the boolean {shown(operand)}")
+        if type_.kind not in NUMBERS:
+            raise NeedsSpark
+    common = common_type(first, second)
+    if common is None or common.kind is Kind.DECIMAL:
+        raise NeedsSpark
+    if name == "div":
+        return DOUBLE
+    if name == "int_div":
+        if common.kind not in INTEGERS:
+            raise NeedsSpark
+        return BIGINT
+    return common
+
+
+def negate(operand: Expression) -> Expression:
+    """Unary minus."""
+    type_ = _signed(operand)
+    if isinstance(operand, Literal) and operand.value is not None:
+        if type_.kind in INTEGERS and isinstance(operand.value, int):
+            return _folded(-operand.value, type_, "neg")
+        if type_.kind in FLOATS and isinstance(operand.value, float):
+            return Literal(-operand.value, type_)
+    return Call("neg", (operand,), type_)
+
+
+def absolute(operand: Expression) -> Expression:
+    """ABS of a number of our algebra."""
+    return Call("abs", (operand,), _signed(operand))
+
+
+def _signed(operand: Expression) -> DataType:
+    type_ = typed(operand)
+    if type_.kind is Kind.BOOLEAN:
+        raise TypeMismatch(f"arithmetic does not take the boolean {shown(operand)}")
+    if type_.kind not in (*INTEGERS, *FLOATS):
+        raise NeedsSpark
+    return type_
+
+
+def _folded(value: int, type_: DataType, name: str) -> Literal:
+    if not fits(value, type_):
+        raise TypeMismatch(
+            f"the constant {name} overflows type {type_.ddl()}", hint="Write the constant as bigint, like 10L."
+        )
+    return Literal(value, type_)

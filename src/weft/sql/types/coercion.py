@@ -1,0 +1,237 @@
+"""Spark's ANSI rules for bringing operands to one type, on typed expressions."""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from functools import reduce
+from math import isnan
+
+from weft.errors import TypeMismatch
+from weft.plan.expression import Call, Expression, Literal, Opaque, Value, columns_of, to_sql
+from weft.plan.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    FLOATS,
+    INTEGERS,
+    NULL,
+    NUMBERS,
+    STRING,
+    TIMESTAMP,
+    DataType,
+    Kind,
+)
+from weft.sql.syntax.literal import DIGITS, NeedsSpark, cast_literal, fits, from_units, limits, units
+
+_FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+_TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
+_EXACT = (*INTEGERS, Kind.DECIMAL)
+_NESTED = ("array", "map", "struct")
+_WIDE = Context(prec=200)
+
+
+def typed(expression: Expression) -> DataType:
+    """The type of an expression of our algebra."""
+    if expression.type is None:
+        raise NeedsSpark
+    return expression.type
+
+
+def shown(expression: Expression) -> str:
+    """The expression for an error message."""
+    if isinstance(expression, Literal) and expression.type.kind in NUMBERS and expression.value is not None:
+        return str(expression.value)
+    text = to_sql(expression)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def common_type(first: DataType, second: DataType) -> DataType | None:
+    """The type Spark compares the two in; None if it refuses."""
+    if first == second or second.kind is Kind.NULL:
+        return first
+    if first.kind is Kind.NULL:
+        return second
+    if first.kind in NUMBERS and second.kind in NUMBERS:
+        return _wider_number(first, second)
+    if first.kind in _TIMES and second.kind in _TIMES:
+        kinds = {first.kind, second.kind}
+        return TIMESTAMP if Kind.TIMESTAMP in kinds else DataType(Kind.TIMESTAMP_NTZ)
+    for text, other in ((first, second), (second, first)):
+        if text.kind is Kind.STRING:
+            return _type_against_text(other)
+    return None
+
+
+def _type_against_text(other: DataType) -> DataType | None:
+    if other.kind in INTEGERS:
+        return BIGINT
+    if other.kind in NUMBERS:
+        return DOUBLE
+    if other.kind is Kind.OTHER and other.text.startswith(_NESTED):
+        return None
+    return other
+
+
+def _wider_number(first: DataType, second: DataType) -> DataType:
+    kinds = {first.kind, second.kind}
+    if kinds & {*FLOATS}:
+        return DOUBLE
+    if Kind.DECIMAL in kinds:
+        return _wider_decimal(_as_decimal(first), _as_decimal(second))
+    return max(first, second, key=lambda type_: INTEGERS.index(type_.kind))
+
+
+def _as_decimal(type_: DataType) -> DataType:
+    return type_ if type_.kind is Kind.DECIMAL else DataType(Kind.DECIMAL, DIGITS[type_.kind], 0)
+
+
+def _wider_decimal(first: DataType, second: DataType) -> DataType:
+    scale = max(first.scale, second.scale)
+    whole = max(first.precision - first.scale, second.precision - second.scale)
+    if whole + scale > 38:
+        raise NeedsSpark
+    return DataType(Kind.DECIMAL, whole + scale, scale)
+
+
+def widens(source: DataType, target: DataType) -> bool:
+    """Whether our algebra casts between the two: no value is lost, no cast can fail."""
+    if source.kind in INTEGERS and target.kind in INTEGERS:
+        return INTEGERS.index(source.kind) <= INTEGERS.index(target.kind)
+    if target.kind is Kind.DOUBLE:
+        return source.kind in INTEGERS or source.kind is Kind.FLOAT
+    if target.kind is Kind.DECIMAL and source.kind in _EXACT:
+        narrow = _as_decimal(source)
+        return narrow.scale <= target.scale and narrow.precision - narrow.scale <= target.precision - target.scale
+    return source.kind is Kind.DATE and target.kind is Kind.TIMESTAMP
+
+
+def coerce(expression: Expression, target: DataType) -> Expression:
+    """The expression as `target`; literals are folded, columns cast; raises `NeedsSpark` where only Spark can."""
+    source = typed(expression)
+    if source == target:
+        return expression
+    if isinstance(expression, Literal):
+        return cast_literal(expression, target)
+    if widens(source, target):
+        return Call("cast", (expression,), target)
+    raise NeedsSpark
+
+
+def coerce_key(expression: Expression, target: DataType) -> Expression:
+    """Like `coerce`, but what only Spark can cast becomes an opaque cast."""
+    try:
+        if not isinstance(expression, Opaque):
+            return coerce(expression, target)
+    except NeedsSpark:
+        pass
+    if expression.type == target:
+        return expression
+    text = expression.sql if isinstance(expression, Opaque) else to_sql(expression)
+    return Opaque(f"CAST({text} AS {target.ddl().upper()})", tuple(sorted(columns_of(expression))), target)
+
+
+def unify(values: list[Expression]) -> list[Expression]:
+    """Branches of CASE or arguments of COALESCE in one type."""
+    types = [typed(value) for value in values]
+    kinds = {type_.kind for type_ in types} - {Kind.NULL}
+    # Spark sizes a decimal from all branches, and text among other types turns into them: its business.
+    if (Kind.STRING in kinds and len(kinds) > 1) or (Kind.DECIMAL in kinds and len(set(types) - {NULL}) > 1):
+        raise NeedsSpark
+
+    def fold(first: DataType, second: DataType) -> DataType:
+        found = common_type(first, second)
+        if found is None:
+            raise TypeMismatch(f"values of types {first.ddl()} and {second.ddl()} have no common type")
+        return found
+
+    target = reduce(fold, types)
+    if target.kind in (Kind.NULL, Kind.OTHER):
+        raise NeedsSpark
+    return [coerce(value, target) for value in values]
+
+
+def as_condition(expression: Expression, what: str) -> Expression:
+    """The expression as a boolean; `what` names the place in the error."""
+    if isinstance(expression, Literal) and expression.type.kind is Kind.NULL:
+        return Literal(None, BOOLEAN)
+    type_ = typed(expression)
+    if type_.kind is Kind.STRING and isinstance(expression, Literal):
+        raise NeedsSpark
+    if type_ != BOOLEAN:
+        raise TypeMismatch(f"{what} must be boolean, not {type_.ddl()}: {shown(expression)}")
+    return expression
+
+
+def compare(name: str, left: Expression, right: Expression) -> Expression:
+    """A comparison in canonical form: one type on both sides, a literal on the right."""
+    if isinstance(left, Literal) and not isinstance(right, Literal):
+        return compare(_FLIPPED.get(name, name), right, left)
+    first, second = typed(left), typed(right)
+    common = common_type(first, second)
+    if common is None:
+        raise _incomparable(left, right)
+    if common.kind is Kind.NULL:
+        return Literal(None if name != "eq_null_safe" else True, BOOLEAN)
+    if common.kind is Kind.OTHER:
+        raise NeedsSpark
+    if isinstance(left, Literal) and isinstance(right, Literal):
+        return _compare_constants(name, cast_literal(left, common).value, cast_literal(right, common).value)
+    if isinstance(right, Literal) and first.kind in _EXACT:
+        if second.kind is Kind.STRING:
+            right = cast_literal(right, common)
+        if right.type.kind in _EXACT and isinstance(right.value, int | Decimal):
+            return _compare_exact(name, left, right.value)
+    return Call(name, (coerce(left, common), coerce(right, common)), BOOLEAN)
+
+
+def _incomparable(left: Expression, right: Expression) -> TypeMismatch:
+    return TypeMismatch(
+        f"cannot compare {shown(left)} of type {typed(left).ddl()} with {shown(right)} of type {typed(right).ddl()}",
+        hint="Cast one side: CAST(… AS type).",
+    )
+
+
+def _compare_exact(name: str, left: Expression, value: int | Decimal) -> Expression:
+    """An integer or decimal compared with any exact number, in the type of the left side.
+
+    The number is moved to the nearest step of that type that gives the same answer for every value of it; where
+    no value can differ, `x = x` and `x <> x` say true and false and keep NULL as it is.
+    """
+    type_ = typed(left)
+    always, never = Call("eq", (left, left), BOOLEAN), Call("ne", (left, left), BOOLEAN)
+    if name in ("eq", "ne", "eq_null_safe"):
+        if fits(value, type_):
+            return Call(name, (left, Literal(from_units(units(value, type_), type_), type_)), BOOLEAN)
+        if name == "eq_null_safe":
+            return Literal(False, BOOLEAN)
+        return never if name == "eq" else always
+    rounding = ROUND_FLOOR if name in ("gt", "le") else ROUND_CEILING
+    count = int(Decimal(value).scaleb(type_.scale, _WIDE).to_integral_value(rounding, _WIDE))
+    low, high = limits(type_)
+    if count < low:
+        return always if name in ("gt", "ge") else never
+    if count > high:
+        return always if name in ("lt", "le") else never
+    return Call(name, (left, Literal(from_units(count, type_), type_)), BOOLEAN)
+
+
+def _compare_constants(name: str, first: Value, second: Value) -> Literal:
+    if name == "eq_null_safe" and (first is None or second is None):
+        return Literal(first is second, BOOLEAN)
+    if first is None or second is None:
+        return Literal(None, BOOLEAN)
+    if isinstance(first, float) and isinstance(second, float) and (isnan(first) or isnan(second)):
+        raise NeedsSpark
+    if isinstance(first, str) and isinstance(second, str):
+        first, second = first.encode(), second.encode()  # Spark orders text by its bytes
+    equal, less = first == second, first < second  # type: ignore[operator]
+    answers = {
+        "eq": equal, "eq_null_safe": equal, "ne": not equal, "lt": less, "le": less or equal,
+        "gt": not less and not equal, "ge": not less,
+    }  # fmt: skip
+    return Literal(answers[name], BOOLEAN)
+
+
+def is_text(expression: Expression) -> bool:
+    """Whether the expression is a string."""
+    return expression.type == STRING

@@ -1,0 +1,276 @@
+"""From syntax to typed expressions of the closed algebra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from sqlglot import exp
+
+from weft.errors import InvalidStream, TypeMismatch
+from weft.plan.expression import Call, Column, Expression, Literal
+from weft.plan.types import BOOLEAN, INT, NULL, STRING, DataType, Kind
+from weft.sql.functions.matching import check_like, checked_regex
+from weft.sql.syntax.function_marks import MARK
+from weft.sql.syntax.literal import NeedsSpark, cast_literal, integer, number
+from weft.sql.syntax.parse import flatten, strip
+from weft.sql.syntax.schema import parse_type
+from weft.sql.types.arithmetic import absolute, arithmetic, negate
+from weft.sql.types.coercion import as_condition, coerce, compare, is_text, typed, unify
+from weft.sql.types.membership import membership
+
+Names = Callable[[exp.Column], Column]
+
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge",
+    exp.NullSafeEQ: "eq_null_safe",
+}  # fmt: skip
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.IntDiv: "int_div", exp.Mod: "mod",
+}  # fmt: skip
+# A node with anything else set (the parser keeps adding options) says more than the handlers below read.
+_UNDERSTOOD = frozenset(
+    "this expression expressions low high ifs default to safe typed is_string table db catalog negate".split()
+)
+_DATE_PARTS = {"year": "year", "month": "month", "day": "day", "dayofmonth": "day"}
+_TIME_PARTS = {"hour": "hour", "minute": "minute", "second": "second"}
+_TEXT_TESTS = {
+    "startswith": "starts_with", "endswith": "ends_with", "contains": "contains",
+    "rlike": "rlike", "regexp": "rlike", "regexp_like": "rlike",
+}  # fmt: skip
+
+
+def translate(node: exp.Expr, names: Names) -> Expression:
+    """The typed expression of a node; raises `NeedsSpark` where the algebra ends and `TypeMismatch` as Spark would."""
+    node = strip(node)
+    kind = type(node)
+    if any(value and key not in _UNDERSTOOD for key, value in node.args.items()):
+        raise NeedsSpark
+    if kind in _COMPARISONS:
+        return compare(_COMPARISONS[kind], translate(node.this, names), translate(node.expression, names))
+    if kind in _ARITHMETIC:
+        return arithmetic(_ARITHMETIC[kind], translate(node.this, names), translate(node.expression, names))
+    handler = _HANDLERS.get(kind)
+    if handler is None:
+        raise NeedsSpark
+    return handler(node, names)
+
+
+def data_type(node: exp.Expr) -> DataType:
+    """The type a CAST names."""
+    try:
+        return parse_type(node.sql(dialect="spark"))
+    except InvalidStream as error:
+        raise TypeMismatch(f"unknown type in CAST: {node.sql(dialect='spark')[:60]}") from error
+
+
+def _column(node: exp.Expr, names: Names) -> Expression:
+    assert isinstance(node, exp.Column)
+    column = names(node)
+    if column.type.kind is Kind.NULL:
+        raise NeedsSpark
+    return column
+
+
+def _literal(node: exp.Expr, names: Names) -> Expression:
+    assert isinstance(node, exp.Literal)
+    return Literal(node.name, STRING) if node.is_string else number(node.name)
+
+
+def _boolean(node: exp.Expr, names: Names) -> Expression:
+    return Literal(bool(node.this), BOOLEAN)
+
+
+def _null(node: exp.Expr, names: Names) -> Expression:
+    return Literal(None, NULL)
+
+
+def _neg(node: exp.Expr, names: Names) -> Expression:
+    inner = node.this
+    # The sign belongs to the literal: -2147483648 is an int although 2147483648 is not.
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        found = number(inner.name)
+        if isinstance(found.value, int):
+            return integer(-found.value)
+        if found.type.kind is Kind.DECIMAL and found.value is not None:
+            value = -found.value  # type: ignore[operator]
+            return integer(int(value)) if found.type.scale == 0 else Literal(value, found.type)
+    return negate(translate(inner, names))
+
+
+def _connective(name: str, node: exp.Expr, names: Names) -> Expression:
+    what = f"an operand of {name.upper()}"
+    parts = [as_condition(translate(part, names), what) for part in flatten(node, type(node))]
+    return Call(name, tuple(parts), BOOLEAN)
+
+
+def _not(node: exp.Expr, names: Names) -> Expression:
+    inner = as_condition(translate(node.this, names), "the operand of NOT")
+    if isinstance(inner, Call) and inner.name == "is_null":
+        return Call("is_not_null", inner.args, BOOLEAN)
+    if isinstance(inner, Literal):
+        return Literal(None if inner.value is None else not inner.value, BOOLEAN)
+    return Call("not", (inner,), BOOLEAN)
+
+
+def _is(node: exp.Expr, names: Names) -> Expression:
+    if not isinstance(node.expression, exp.Null):
+        raise NeedsSpark
+    return _null_test("is_null", translate(node.this, names))
+
+
+def _null_test(name: str, value: Expression) -> Expression:
+    if typed(value).kind is Kind.OTHER:
+        raise NeedsSpark
+    if isinstance(value, Literal):
+        return Literal((value.value is None) is (name == "is_null"), BOOLEAN)
+    return Call(name, (value,), BOOLEAN)
+
+
+def _distinct_from(node: exp.Expr, names: Names) -> Expression:
+    same = compare("eq_null_safe", translate(node.this, names), translate(node.expression, names))
+    if isinstance(same, Literal):
+        return Literal(not same.value, BOOLEAN)
+    return Call("not", (same,), BOOLEAN)
+
+
+def _between(node: exp.Expr, names: Names) -> Expression:
+    value, low, high = (translate(node.args[key], names) for key in ("this", "low", "high"))
+    if is_text(low) is not is_text(high):
+        raise NeedsSpark
+    return Call("and", (compare("ge", value, low), compare("le", value, high)), BOOLEAN)
+
+
+def _in(node: exp.Expr, names: Names) -> Expression:
+    return membership(translate(node.this, names), [translate(item, names) for item in node.expressions])
+
+
+def _like(node: exp.Expr, names: Names, escape: str = "\\") -> Expression:
+    value, pattern = translate(node.this, names), translate(node.expression, names)
+    if not (is_text(value) and isinstance(pattern, Literal) and isinstance(pattern.value, str) and is_text(pattern)):
+        raise NeedsSpark
+    check_like(pattern.value, escape)
+    extra = () if escape == "\\" else (Literal(escape, STRING),)
+    like = Call("like", (value, pattern, *extra), BOOLEAN)
+    return Call("not", (like,), BOOLEAN) if node.args.get("negate") else like
+
+
+def _regex(node: exp.Expr, names: Names) -> Expression:
+    return _rlike(translate(node.this, names), translate(node.expression, names))
+
+
+def _rlike(value: Expression, pattern: Expression) -> Expression:
+    if not (is_text(value) and isinstance(pattern, Literal) and isinstance(pattern.value, str) and is_text(pattern)):
+        raise NeedsSpark
+    plain = checked_regex(pattern.value, "rlike")
+    return (
+        Call("rlike", (value, pattern), BOOLEAN)
+        if plain is None
+        else Call("contains", (value, Literal(plain, STRING)), BOOLEAN)
+    )
+
+
+def _escape(node: exp.Expr, names: Names) -> Expression:
+    inner, mark = node.this, node.expression
+    if type(inner) is not exp.Like or not isinstance(mark, exp.Literal) or not mark.is_string or len(mark.name) != 1:
+        raise NeedsSpark
+    return _like(inner, names, mark.name)
+
+
+def _case(node: exp.Expr, names: Names) -> Expression:
+    subject = translate(node.this, names) if node.this is not None else None
+    conditions: list[Expression] = []
+    values: list[Expression] = []
+    for branch in node.args["ifs"]:
+        condition = translate(branch.this, names)
+        if subject is not None:
+            condition = compare("eq", subject, condition)
+        conditions.append(as_condition(condition, "the condition of CASE"))
+        values.append(translate(branch.args["true"], names))
+    default = node.args.get("default")
+    values.append(translate(default, names) if default is not None else Literal(None, NULL))
+    return _cases(conditions, values)
+
+
+def _cases(conditions: list[Expression], values: list[Expression]) -> Expression:
+    *branches, default = unify(values)
+    args = [part for pair in zip(conditions, branches, strict=True) for part in pair]
+    return Call("case", (*args, default), typed(default))
+
+
+def _cast(node: exp.Expr, names: Names) -> Expression:
+    target = data_type(node.args["to"])
+    inner = translate(node.this, names)
+    if isinstance(inner, Literal):
+        if node.args.get("safe") or target.kind is Kind.STRING:
+            raise NeedsSpark
+        return cast_literal(inner, target)
+    return coerce(inner, target)
+
+
+def _extract(node: exp.Expr, names: Names) -> Expression:
+    part = node.this.name.lower()
+    if part in ("second", "seconds"):
+        raise NeedsSpark  # EXTRACT gives a decimal with the fraction here
+    return _part(part, translate(node.expression, names))
+
+
+def _part(name: str, value: Expression) -> Expression:
+    type_ = typed(value)
+    known = _DATE_PARTS.get(name) if type_.kind in (Kind.DATE, Kind.TIMESTAMP) else None
+    known = known or (_TIME_PARTS.get(name) if type_.kind is Kind.TIMESTAMP else None)
+    if known is None:
+        raise NeedsSpark
+    return Call(known, (value,), INT)
+
+
+def _function(node: exp.Expr, names: Names) -> Expression:
+    name = node.name.removeprefix(MARK).lower()
+    args = [translate(arg, names) for arg in node.expressions]
+    match name, args:
+        case (("isnull" | "isnotnull"), [value]):
+            return _null_test("is_null" if name == "isnull" else "is_not_null", value)
+        case "abs", [value]:
+            return absolute(value)
+        case ("negative", [value]):
+            return negate(value)
+        case "mod", [left, right]:
+            return arithmetic("mod", left, right)
+        case (("length" | "len" | "char_length" | "character_length"), [value]) if is_text(value):
+            return Call("length", (value,), INT)
+        case _, [value] if name in _DATE_PARTS or name in _TIME_PARTS:
+            return _part(name, value)
+        case _, [value, wanted] if name in _TEXT_TESTS and is_text(value) and is_text(wanted):
+            test = _TEXT_TESTS[name]
+            return _rlike(value, wanted) if test == "rlike" else Call(test, (value, wanted), BOOLEAN)
+        case "if", [condition, chosen, other]:
+            return _cases([as_condition(condition, "the condition of IF")], [chosen, other])
+        case ("coalesce", [_, *_]) | ("nvl" | "ifnull", [_, _]):
+            values = unify(args)
+            return Call("coalesce", tuple(values), typed(values[0]))
+        case _:
+            raise NeedsSpark
+
+
+_HANDLERS: dict[type[exp.Expr], Callable[[exp.Expr, Names], Expression]] = {
+    exp.Column: _column,
+    exp.Literal: _literal,
+    exp.Boolean: _boolean,
+    exp.Null: _null,
+    exp.Neg: _neg,
+    exp.And: partial(_connective, "and"),
+    exp.Or: partial(_connective, "or"),
+    exp.Not: _not,
+    exp.Is: _is,
+    exp.NullSafeNEQ: _distinct_from,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Like: _like,
+    exp.RegexpLike: _regex,
+    exp.Escape: _escape,
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Extract: _extract,
+    exp.Anonymous: _function,
+}

@@ -1,1 +1,0 @@
-"""Files of the state directory: buckets, changelogs, manifests, commit, garbage collection."""

@@ -1,0 +1,164 @@
+"""Buckets: immutable, memory-mappable Arrow files of tagged rows.
+
+A file holds the rows one tag task made for one store, as one record batch per range of hash space, sorted by
+(hash of the route, event time). Rows are written once; state, exchange and result log all refer to them by
+(file, part, row). A task that owns another range later reads that range of the old files: nothing is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.plan.changelog import Slots
+from weft.plan.key import IndexId, StoreId
+from weft.storage.data_file import DataFile
+
+HASH = "weft#h"
+TIME = "weft#t"
+SETS = "weft#q"
+RESERVED = "weft#"
+LAST_HASH = 2**64 - 1
+
+_EPOCH = b"weft.epoch"
+_WORDS = b"weft.words"
+
+
+def index_hash(index: IndexId) -> str:
+    """Column with a secondary index's sorted hashes."""
+    return f"weft#h:{index}"
+
+
+def index_rows(index: IndexId) -> str:
+    """Column with the row number behind each of them; -1 where the key is NULL."""
+    return f"weft#r:{index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one range of hash space (both ends included) and what can be known without reading them."""
+
+    low: int
+    high: int
+    rows: int
+    min_time: int
+    max_time: int
+    slots: Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket file as manifests describe it; `path` is relative to the data folder."""
+
+    path: str
+    store: StoreId
+    stream: str
+    epoch: int
+    parts: tuple[Part, ...]
+    bytes: int
+    refs: tuple[str, ...] = ()
+    """Other files that it refers to: those of the rows that intermediate results are made of."""
+
+    @property
+    def rows(self) -> int:
+        """Rows in all parts."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def slots(self) -> Slots:
+        """Slots that some row has."""
+        mask = 0
+        for part in self.parts:
+            mask |= part.slots
+        return Slots(mask)
+
+    @property
+    def max_time(self) -> int:
+        """Largest event time in it."""
+        return max(part.max_time for part in self.parts if part.rows)
+
+    @property
+    def min_time(self) -> int:
+        """Smallest event time in it."""
+        return min(part.min_time for part in self.parts if part.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """As in a manifest."""
+        return {
+            "path": self.path,
+            "store": self.store,
+            "stream": self.stream,
+            "epoch": self.epoch,
+            "bytes": self.bytes,
+            "parts": [[p.low, p.high, p.rows, p.min_time, p.max_time, hex(p.slots)] for p in self.parts],
+        } | ({"refs": self.refs} if self.refs else {})
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Bucket:
+        """The inverse of `to_json`."""
+        parts = tuple(
+            Part(low, high, rows, min_time, max_time, Slots(int(slots, 16)))
+            for low, high, rows, min_time, max_time, slots in value["parts"]
+        )
+        store = StoreId(value["store"])
+        refs = tuple(value.get("refs", ()))
+        return cls(value["path"], store, value["stream"], value["epoch"], parts, value["bytes"], refs)
+
+
+def bucket_schema(rows: pa.Schema, *, epoch: int, words: int) -> pa.Schema:
+    """Schema of a bucket file: the epoch its query-sets are of goes with it, so that a file explains itself."""
+    return rows.with_metadata({_EPOCH: str(epoch).encode(), _WORDS: str(words).encode()})
+
+
+@dataclass(frozen=True, slots=True)
+class PartView:
+    """A part of a bucket, mapped into memory: nothing is read before it is touched."""
+
+    rows: pa.RecordBatch
+    epoch: int
+    times: np.ndarray[Any, np.dtype[np.int64]]
+    sets: np.ndarray[Any, np.dtype[np.uint64]]
+
+    def column(self, name: str) -> np.ndarray[Any, Any]:
+        """A fixed-width column without NULLs as an array."""
+        values: np.ndarray[Any, Any] = self.rows.column(name).to_numpy(zero_copy_only=True)
+        return values
+
+
+def meaning_of_sets(schema: pa.Schema) -> tuple[int, int]:
+    """The epoch of a file's query-sets, and their words."""
+    return int(schema.metadata[_EPOCH]), int(schema.metadata[_WORDS])
+
+
+def open_part(path: Path, part: int) -> PartView:
+    """Map one part of a bucket file."""
+    return open_parts(path, (part,))[0]
+
+
+def open_parts(path: Path, parts: Sequence[int]) -> list[PartView]:
+    """Map some parts of a bucket file."""
+    file = DataFile(path)
+    epoch, words = meaning_of_sets(file.schema)
+    return [_view(file.batch(part), epoch, words) for part in parts]
+
+
+def _view(rows: pa.RecordBatch, epoch: int, words: int) -> PartView:
+    times = rows.column(TIME).to_numpy(zero_copy_only=True)
+    return PartView(rows, epoch, times, sets_from_arrow(rows.column(SETS), words))
+
+
+def sets_to_arrow(sets: np.ndarray[Any, np.dtype[np.uint64]]) -> pa.Array:
+    """Query-sets as an Arrow column, without copying."""
+    sets = np.ascontiguousarray(sets)
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(8 * sets.shape[1]), len(sets), [None, pa.py_buffer(sets)])
+
+
+def sets_from_arrow(column: pa.Array, words: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """The inverse of `sets_to_arrow`."""
+    values = np.frombuffer(column.buffers()[1], np.uint64)
+    return values[column.offset * words : (column.offset + len(column)) * words].reshape(-1, words)

@@ -1,0 +1,91 @@
+"""The head of the journal: how many entries were written, and which was the last, so that the loss of any is noticed.
+
+One record of fixed size, overwritten in place. It is written after the entry it speaks of is durable, so after a crash
+it may be behind by what was never acknowledged, and never ahead.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from weft.errors import StateCorrupt
+from weft.storage.sealed_json import seal, unseal
+
+HEAD_FILE = "head"
+_SIZE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A place in the journal: so many entries are before it, and the last of them has this digest."""
+
+    entries: int = 0
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRecord:
+    """What the head says."""
+
+    link: Link = Link()
+    trimmed: int = 0
+    """Results of batches before this one were given up."""
+
+
+def create_head(root: Path) -> None:
+    """Write the head of an empty journal."""
+    with open(root / HEAD_FILE, "wb") as file:
+        file.write(_to_bytes(HeadRecord()))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class Head:
+    """The head of a state directory's journal."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / HEAD_FILE
+        self.record = _read(self._path)
+
+    def advance(self, link: Link) -> None:
+        """An entry is durable. The head need not be: behind, it says less and nothing wrong."""
+        self._write(replace(self.record, link=link), durable=False)
+
+    def trim(self, before: int) -> None:
+        """Results of batches before this one are given up: durably, since their files go next."""
+        self._write(replace(self.record, trimmed=before), durable=True)
+
+    def _write(self, record: HeadRecord, *, durable: bool) -> None:
+        file = os.open(self._path, os.O_WRONLY)
+        try:
+            os.pwrite(file, _to_bytes(record), 0)
+            if durable:
+                os.fsync(file)
+        finally:
+            os.close(file)
+        self.record = record
+
+
+def _to_bytes(record: HeadRecord) -> bytes:
+    data, _ = seal(HEAD_FILE, asdict(record))
+    return data.ljust(_SIZE - 1) + b"\n"
+
+
+def _read(path: Path) -> HeadRecord:
+    try:
+        data = path.read_bytes()
+        if len(data) != _SIZE or data[-1:] != b"\n":
+            raise ValueError(f"it has {len(data)} bytes")
+        value, _ = unseal(HEAD_FILE, data.rstrip())
+        record = HeadRecord(Link(**value["link"]), value["trimmed"])
+        if data != _to_bytes(record):
+            raise ValueError("it is not as it was written")
+        return record
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StateCorrupt(
+            f'state file "{HEAD_FILE}" cannot be read',
+            detail=f"Without it nobody knows whether the journal is whole: {error}.",
+            hint="Restore the state directory from a copy, or give a new path.",
+        ) from error

@@ -1,0 +1,106 @@
+"""Manifests of the batches whose results are kept: the latest are in memory, the others are read when asked for.
+
+Of a batch long ago nothing is in memory, however many there are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import overload
+
+from weft.errors import ResultsGone
+from weft.storage.journal import Manifest
+
+LATEST = 64
+"""Manifests of the latest batches that stay in memory; and as many that were read lately."""
+
+
+class Manifests(Sequence[Manifest]):
+    """The manifests of batches first … last − 1, in order; they are read one by one, from any thread."""
+
+    def __init__(self, log: Retained, first: int, last: int) -> None:
+        self._log, self.first, self.last = log, first, max(first, last)
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+    @property
+    def batches(self) -> range:
+        """Their batches: nothing is read for that."""
+        return range(self.first, self.last)
+
+    @overload
+    def __getitem__(self, at: int) -> Manifest: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Manifest]: ...
+    def __getitem__(self, at: int | slice) -> Manifest | Sequence[Manifest]:
+        if isinstance(at, slice):
+            begin, end, step = at.indices(len(self))
+            return Manifests(self._log, self.first + begin, self.first + end) if step == 1 else list(self)[at]
+        if not -len(self) <= at < len(self):
+            raise IndexError(at)
+        return self._log.read(self.first + at % len(self))
+
+    def __iter__(self) -> Iterator[Manifest]:
+        return (self._log.read(batch) for batch in range(self.first, self.last))
+
+
+class Retained:
+    """All manifests whose results are kept; `read` finds one on the disk."""
+
+    def __init__(self, read: Callable[[int], Manifest]) -> None:
+        self._on_disk = read
+        self._lock = threading.Lock()
+        self._latest: OrderedDict[int, Manifest] = OrderedDict()
+        self._lately: OrderedDict[int, Manifest] = OrderedDict()
+        self.first = 0
+        """The first batch whose results are kept."""
+        self.following = 0
+        """The batch after the last."""
+
+    def begin(self, first: int, following: int) -> None:
+        """After a restart: which are kept."""
+        self.first, self.following = first, following
+
+    def add(self, manifest: Manifest) -> None:
+        """A batch was committed."""
+        with self._lock:
+            if self.first == self.following:
+                self.first = manifest.batch
+            self.following = manifest.batch + 1
+            self._latest[manifest.batch] = manifest
+            if len(self._latest) > LATEST:
+                self._latest.popitem(last=False)
+
+    def forget(self, before: int) -> None:
+        """Results of batches before this one are not kept any more."""
+        with self._lock:
+            self.first = min(max(self.first, before), self.following)
+            for cache in (self._latest, self._lately):
+                for batch in [batch for batch in cache if batch < self.first]:
+                    del cache[batch]
+
+    def between(self, first: int, last: int | None = None) -> Manifests:
+        """Those of batches first … last − 1 that are kept."""
+        with self._lock:
+            end = self.following if last is None else min(last, self.following)
+            return Manifests(self, max(first, self.first), end)
+
+    def read(self, batch: int) -> Manifest:
+        """The manifest of a batch; raises ResultsGone if its results were given up."""
+        with self._lock:
+            for cache in (self._latest, self._lately):
+                if batch in cache:
+                    return cache[batch]
+            if batch < self.first:
+                raise ResultsGone(
+                    f"results of batch {batch} are not kept any more", hint="Read faster, or keep results for longer."
+                )
+        found = self._on_disk(batch)
+        with self._lock:
+            self._lately[batch] = found
+            if len(self._lately) > LATEST:
+                self._lately.popitem(last=False)
+        return found

@@ -1,0 +1,121 @@
+"""The result log: matched lists over buckets.
+
+A segment lists pairs of row numbers, piece by piece; a piece joins one part of a bucket with one part of another.
+Rows and query-sets stay where they are: full rows are built when a query's results are read. Where a bucket would be
+kept for few matches, the matched rows are copied into a small bucket of their own and the piece refers to that.
+Selections need no list: their store's buckets are their result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from weft.storage.data_file import DataFile, Written, write_file
+
+_SCHEMA = pa.schema([("l", pa.int32()), ("r", pa.int32())])
+Rows = np.ndarray[Any, np.dtype[np.int32]]
+
+
+@dataclass(frozen=True, slots=True)
+class PartRef:
+    """A part of a bucket file, by path relative to the data folder."""
+
+    path: str
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Pairs between two parts, made by the shared join `join`."""
+
+    join: str
+    left: PartRef
+    right: PartRef
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of the result log; the n-th piece is the n-th record batch. Rows-only segments have no file."""
+
+    path: str
+    pieces: tuple[Piece, ...]
+    bytes: int
+
+    def references(self) -> frozenset[str]:
+        """Bucket files this segment needs."""
+        return frozenset(ref.path for piece in self.pieces for ref in (piece.left, piece.right))
+
+    def to_json(self) -> dict[str, Any]:
+        """As in a manifest."""
+        pieces = [[p.join, p.left.path, p.left.part, p.right.path, p.right.part, p.pairs] for p in self.pieces]
+        return {"path": self.path, "bytes": self.bytes, "pieces": pieces}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Segment:
+        """The inverse of `to_json`."""
+        pieces = tuple(Piece(j, PartRef(lp, ln), PartRef(rp, rn), n) for j, lp, ln, rp, rn, n in value["pieces"])
+        return cls(value["path"], pieces, value["bytes"])
+
+
+@dataclass(frozen=True, slots=True)
+class WindowResult:
+    """A file of results that came when windows ended: cells of the aggregate `source`, or combinations of a session
+    join of rows of the parts in `refs`."""
+
+    path: str
+    source: str
+    rows: int
+    bytes: int
+    refs: tuple[PartRef, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As in a manifest."""
+        refs = [[ref.path, ref.part] for ref in self.refs]
+        return {"path": self.path, "source": self.source, "rows": self.rows, "bytes": self.bytes, "refs": refs}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> WindowResult:
+        """The inverse of `to_json`."""
+        refs = tuple(PartRef(path, part) for path, part in value["refs"])
+        return cls(value["path"], value["source"], value["rows"], value["bytes"], refs)
+
+
+def write_pairs(folder: str | Path, name: str, pieces: Iterable[tuple[Rows, Rows]]) -> Written:
+    """Write the pairs of a segment."""
+    arrays = ([pa.array(left), pa.array(right)] for left, right in pieces)
+    return write_file(folder, name, _SCHEMA, (pa.RecordBatch.from_arrays(each, schema=_SCHEMA) for each in arrays))
+
+
+def read_pairs(path: Path, numbers: Iterable[int]) -> Iterator[tuple[Rows, Rows]]:
+    """The pairs of some pieces of a segment, mapped into memory."""
+    file = DataFile(path)
+    for number in numbers:
+        batch = file.batch(number)
+        yield batch.column(0).to_numpy(), batch.column(1).to_numpy()
+
+
+def write_session_rows(folder: str | Path, name: str, columns: Mapping[str, np.ndarray[Any, Any]]) -> Written:
+    """Write combinations of session joins: `slot`, for each member its part `p<n>` and row `r<n>`, and the `first` and
+    `last` time of the session."""
+    table = pa.table({column: pa.array(values, _session_type(column)) for column, values in columns.items()})
+    return write_file(folder, name, table.schema, table.to_batches())
+
+
+def read_session_rows(path: Path, slot: int) -> dict[str, np.ndarray[Any, Any]]:
+    """The combinations of one query, by the names they were written under."""
+    file = DataFile(path)
+    table = pa.Table.from_batches([file.batch(number) for number in range(file.parts)], file.schema)
+    mine = table.filter(pc.equal(table["slot"], slot))
+    return {name: mine[name].to_numpy() for name in mine.column_names}
+
+
+def _session_type(name: str) -> pa.DataType:
+    return pa.int64() if name in ("first", "last") else pa.int32()
