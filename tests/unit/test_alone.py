@@ -1,4 +1,4 @@
-"""The guard of tests/unit/conftest.py: what it forbids, and what it leaves alone."""
+"""The guard of tests/support/alone.py: what it forbids, and what it leaves alone."""
 
 from __future__ import annotations
 

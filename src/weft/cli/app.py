@@ -13,8 +13,8 @@ from weft.cli import queries, show, streams
 from weft.cli.backend import Options
 from weft.cli.command import Json, Server, Session, StatePath, TokenFile, shared
 from weft.cli.failures import reported
-from weft.cli.programs import add_programs
 from weft.cli.top import top
+from weft.extras import extra
 
 app = typer.Typer(
     name="weft",
@@ -68,11 +68,10 @@ def serve(
 ) -> None:
     """Run the service: one engine for a team, over HTTP."""
     with reported(as_json=context.obj.json):
-        code: int = import_module("weft.service.run").serve(config, host=host, port=port)
+        with extra("service"):
+            run = import_module("weft.service.run")
+        code: int = run.serve(config, host=host, port=port)
     raise typer.Exit(code)
-
-
-add_programs(app)
 
 
 def main() -> int:

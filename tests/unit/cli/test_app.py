@@ -1,4 +1,4 @@
-"""The commands there are: fast to start, complete in the shell, and programs that keep their options."""
+"""The commands there are: fast to start, and complete in the shell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,11 +15,9 @@ import pytest
 import weft
 from tests.support.cli_fake import FakeBackend, query, run
 from weft import cli
-from weft.cli import programs
 from weft.errors import InvalidSetting
 
 Backend = Callable[..., FakeBackend]
-PROGRAMS = {("demo",): programs.DEMO} | {("bench", name): module for name, (module, _) in programs.BENCHMARKS.items()}
 HEAVY = ("pyspark", "numba", "pandas", "pyarrow", "sqlglot", "fastapi", "weft.engine")
 WITHOUT_NETWORK = """
 import sys, httpx2
@@ -52,11 +49,11 @@ def test_the_version() -> None:
 
 def test_every_command_is_in_the_help() -> None:
     said = run("--help").stdout
-    for word in ("query", "stream", "top", "plan", "serve", "demo", "bench", "--install-completion", "--json"):
+    for word in ("query", "stream", "top", "plan", "serve", "--install-completion", "--json"):
         assert word in said
 
 
-@pytest.mark.parametrize("words", [(), ("query",), ("nothing",), ("query", "nothing"), ("bench", "nothing")])
+@pytest.mark.parametrize("words", [(), ("query",), ("nothing",), ("query", "nothing")])
 def test_what_is_no_command_is_a_mistake_of_usage(words: tuple[str, ...]) -> None:
     assert run(*words).exit_code == 2
 
@@ -76,25 +73,6 @@ def test_the_plan_is_text_or_json(backend: Backend) -> None:
     backend(plan=plan)
     assert run("plan").stdout == plan["text"] + "\n"  # type: ignore[operator]
     assert json.loads(run("plan", "--json").stdout) == plan
-
-
-# ---- programs
-
-
-@pytest.mark.parametrize("words", PROGRAMS)
-def test_every_program_exists_and_gets_its_arguments(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[Any] = []
-    monkeypatch.setattr(programs.runpy, "run_module", lambda module, **_: ran.append((module, sys.argv)))
-    given = ["--queries", "1,5", "-x", "--help", "free", "--json", "--", "--last"]
-    assert run(*words, *given).exit_code == 0
-    module = PROGRAMS[words]
-    assert ran == [(module, [module, *given])]
-    assert find_spec(module) is not None
-
-
-def test_a_program_decides_how_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs.runpy, "run_module", lambda *_, **__: sys.exit(4))
-    assert run("demo").exit_code == 4
 
 
 # ---- the service

@@ -1,0 +1,1 @@
+"""The systems under test, each a program of its own that speaks `driver.messages` on its standard streams."""

@@ -1,1 +1,0 @@
-"""Measurements: weft beside plain Structured Streaming on one workload, and deployment of queries under load."""
