@@ -19,17 +19,21 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 400
 AGREE = "3 random queries agree row for row with DuckDB running each alone"
 
+PROGRESS = re.compile(
+    r"^ +\d+ s  batch \d+  [\d,]+ rows/s  \d+ live queries  batch latency \d+\.\d\d s\r?$", re.MULTILINE
+)
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "weft.demo", "--rate", "2000", *arguments]
+    return [sys.executable, "-m", "examples.ads", "--rate", "2000", *arguments]
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """Its temporary files, and Spark's, in `folder`."""
     folder.mkdir()
-    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(folder), **more}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))), "TMPDIR": str(folder), **more}
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -49,9 +53,8 @@ def test_it_agrees_and_leaves_nothing(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert AGREE in done.stdout
     assert done.stdout.count("✓") == 3
-    assert re.search(r"^ +\d+ s  batch \d+  [\d,]+ rows/s  ", done.stdout, re.MULTILINE), (
-        "progress lines without terminal"
-    )
+    assert PROGRESS.search(done.stdout)
+    assert re.search(r"^dashboard: http://127\.0\.0\.1:\d+ ", done.stdout, re.MULTILINE)
     assert "\x1b" not in done.stdout
     assert [path.name for path in (tmp_path / "tmp").iterdir() if path.name.startswith("weft-demo")] == []
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"], "nothing in the working directory"
@@ -62,11 +65,13 @@ def test_ctrl_c_in_a_terminal_ends_with_the_summary(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     arguments = command("--forever", "--queries", "8", "--keep", str(kept))
     screen = Terminal(arguments, environment(tmp_path / "tmp", TERM="xterm-256color"))
-    screen.wait_for("queries live")
-    time.sleep(4)
+    screen.wait_for("batch latency")
+    time.sleep(2)
     screen.press_ctrl_c()
     assert screen.wait() == 0, screen.text[-5_000:]
     assert AGREE in screen.text
+    assert PROGRESS.search(screen.text)
+    assert "\x1b" not in screen.text, "lines, no full-screen view"
     assert "Traceback" not in screen.text
     assert "WARN" not in screen.text
     assert {path.name for path in kept.iterdir()} == {"in", "state", "spark.log", "weft.log"}

@@ -1,0 +1,1 @@
+"""The demo: generated streams, queries that come and go, and a check of their results with DuckDB."""
