@@ -12,11 +12,11 @@ ARGS ?=
 
 # Tests and tools run from the root, so that tests can import their helpers as `tests.*`.
 PYTEST := $(BIN)/python -m pytest
-UNITTESTS := $(wildcard tests/unit tests/golden tests/meta)
+UNITTESTS := tests/unit tests/golden tests/meta tests/hostile
 ALL_CORES := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests service-tests require-chromium browser-tests large-tests all-tests golden-update fuzz fuzz-multiway fuzz-optimizers bench-quick bench-deployment \
+.PHONY: help setup require-java demo test check fmt fmt-check rules lint type layers quick-tests property-tests spark-tests service-tests require-chromium browser-tests large-tests install-tests all-tests docs benchmark-tests golden-update fuzz fuzz-multiway fuzz-optimizers bench-quick bench-deployment \
 	bench-join-aggregate bench-churn bench-clash bench-chain bench-optimizer bench-partitioning bench flink-tests soak soak-core soak-batches soak-queries clean
 
 help:  ## list the targets
@@ -28,23 +28,23 @@ require-java:
 	@scripts/require-java
 
 # The order-only prerequisite: without Java, say so before minutes of downloads.
-$(STAMP): requirements.lock pyproject.toml | require-java
+$(STAMP): requirements.lock pyproject.toml benchmarks/pyproject.toml | require-java
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 		python=$$(PYTHON='$(PYTHON)' scripts/require-python) && "$$python" -m venv --clear $(VENV); }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e . -e benchmarks
 	@touch $@
 
-demo: setup  ## generated streams, queries that come and go, a live view (ARGS="--forever" to keep on)
-	$(BIN)/python -m weft.demo $(ARGS)
+demo: setup  ## generated streams, queries that come and go, a dashboard (ARGS="--forever" to keep on)
+	$(BIN)/python -m examples.ads $(ARGS)
 
 # One failing step does not hide what the others have to say; the status is a failure all the same.
-test: setup  ## everything: style, types, layers and all tests, with real Spark
-	@$(MAKE) --no-print-directory --keep-going lint type layers all-tests
+test: setup  ## everything: style, types, layers, documentation and all tests, with real Spark
+	@$(MAKE) --no-print-directory --keep-going lint type layers docs all-tests
 
-# Tests of what shows weft off, not of weft itself, and those that take seconds are left to `make test`.
+# Tests that take seconds, and those of the benchmark and the example, are left to `make test`.
 check: setup  ## all that needs no Spark, in under a minute
-	@$(MAKE) --no-print-directory --keep-going lint type layers quick-tests QUICK='-m "not thorough" --ignore tests/unit/bench --ignore tests/unit/demo -p no:schemathesis'
+	@$(MAKE) --no-print-directory --keep-going lint type layers quick-tests QUICK='-m "not thorough" --ignore tests/unit/examples -p no:schemathesis'
 
 fmt: setup  ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only --quiet .
@@ -69,13 +69,16 @@ quick-tests: setup
 
 # Spark takes all cores for itself: its tests run one after the other.
 all-tests: setup
-	@$(MAKE) --no-print-directory --keep-going quick-tests property-tests spark-tests service-tests
+	@$(MAKE) --no-print-directory --keep-going quick-tests benchmark-tests property-tests spark-tests service-tests
+
+benchmark-tests: setup
+	$(PYTEST) $(ALL_CORES) benchmarks/tests/unit
 
 property-tests: setup
 	$(PYTEST) $(ALL_CORES) tests/property
 
 spark-tests: setup
-	$(PYTEST) tests/spark
+	$(PYTEST) tests/spark benchmarks/tests/spark
 
 service-tests: setup  ## the service as a process, over HTTP and by the command line, on real Spark
 	$(PYTEST) tests/service
@@ -86,9 +89,15 @@ require-chromium:
 browser-tests: setup require-chromium  ## the dashboard in a real browser (Debian's Chromium), on real Spark
 	$(PYTEST) tests/browser
 
+install-tests: setup  ## a wheel in a clean environment: the core alone, the messages about extras, a running service
+	$(PYTEST) tests/install
+
 # They need 10 GiB of memory and 16 GiB of disk, and three minutes.
 large-tests: setup  ## joins and windows over several GiB of text against DuckDB
 	$(PYTEST) tests/large
+
+docs: setup  ## the documentation as a site in build/site, with a strict check of its links
+	$(BIN)/zensical build --strict --clean --config-file mkdocs.yml
 
 golden-update: setup  ## rewrite the expected plans in tests/golden; read what changed before you commit it
 	$(PYTEST) tests/golden --update
@@ -103,34 +112,34 @@ fuzz-optimizers: setup  ## the optimizers against brute force on thousands of in
 	WEFT_OPTIMIZER_INSTANCES=$(INSTANCES) $(PYTEST) $(ALL_CORES) tests/property/test_optimizers.py tests/unit/planner/partitioning/test_exact.py
 
 bench: setup  ## systems side by side: make bench ARGS="run sc1 --systems weft,spark,flink --queries 1,5,20,100"
-	$(BIN)/weft bench $(ARGS)
+	$(BIN)/weft-bench $(ARGS)
 
 flink-tests: setup  ## the benchmark's Flink against a real one, which it installs on demand
-	$(PYTEST) tests/flink
+	$(PYTEST) benchmarks/tests/flink
 
 bench-quick: setup  ## weft against plain Structured Streaming (ARGS=...)
-	$(BIN)/python -m weft.bench.quick $(ARGS)
+	$(BIN)/weft-bench quick $(ARGS)
 
 bench-deployment: setup  ## queries created while data flow: latency and throughput
-	$(BIN)/python -m weft.bench.deployment $(ARGS)
+	$(BIN)/weft-bench deployment $(ARGS)
 
 bench-join-aggregate: setup  ## an aggregate over a join against the joined rows
-	$(BIN)/python -m weft.bench.join_aggregate $(ARGS)
+	$(BIN)/weft-bench join-aggregate $(ARGS)
 
 bench-churn: setup  ## complex queries that come and go, as a plot
-	$(BIN)/python -m weft.bench.churn $(ARGS)
+	$(BIN)/weft-bench churn $(ARGS)
 
 bench-clash: setup  ## overlapping joins of many relations: planned together, alone, not shared
-	$(BIN)/python -m weft.bench.clash $(ARGS)
+	$(BIN)/weft-bench clash $(ARGS)
 
 bench-chain: setup  ## a join of four relations against cascaded joins of plain Structured Streaming
-	$(BIN)/python -m weft.bench.chain $(ARGS)
+	$(BIN)/weft-bench chain $(ARGS)
 
 bench-optimizer: setup  ## probe orders and partitioning of many queries (CLASH fig. 9, SASPAR fig. 8)
-	$(BIN)/python -m weft.bench.optimizer $(ARGS)
+	$(BIN)/weft-bench optimizer $(ARGS)
 
 bench-partitioning: setup  ## shared partitioning alone (SASPAR fig. 8)
-	$(BIN)/python -m weft.bench.partitioning $(ARGS)
+	$(BIN)/weft-bench partitioning $(ARGS)
 
 # The output stays in soak-out; ARGS="--publish docs/explanation/soak.md" also writes the page.
 soak: setup  ## a service under a mixed load, and whether anything of it grows: make soak MINUTES=30
@@ -146,6 +155,6 @@ soak-queries: setup
 	$(BIN)/python -m tests.soak.core --queries $(NUMBER) --out soak-out $(ARGS)
 
 clean:  ## remove everything that make or a run has made
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) build dist src/*.egg-info benchmarks/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 		bench-out demo-out soak-out spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -336,3 +336,9 @@ class ServiceUnreachable(WeftError):
     """No service answers at an address, or not as a service of weft would."""
 
     code = "service_unreachable"
+
+
+class MissingExtra(WeftError):
+    """A part of weft was used whose Python packages are not installed."""
+
+    code = "missing_extra"

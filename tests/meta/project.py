@@ -10,6 +10,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "weft"
 TESTS = ROOT / "tests"
+BENCHMARKS = ROOT / "benchmarks"
+EXAMPLES = ROOT / "examples"
 
 _GENERATED = {".git", ".venv", "__pycache__", "build", "dist", "bench-out", ".bench", "demo-out", "soak-out"}
 

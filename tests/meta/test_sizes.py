@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.meta.project import ROOT, SOURCE, TESTS, python_files
+from tests.meta.project import BENCHMARKS, EXAMPLES, ROOT, SOURCE, TESTS, python_files
 
 FILE_LINES = 400
 FUNCTION_LINES = 50
@@ -19,7 +19,7 @@ WHOLE_LOOPS = SOURCE / "kernels"
 def test_files_are_short() -> None:
     long = {
         str(path.relative_to(ROOT)): lines
-        for path in python_files(SOURCE, TESTS)
+        for path in python_files(SOURCE, TESTS, BENCHMARKS, EXAMPLES)
         if (lines := len(path.read_text(encoding="utf-8").splitlines())) > FILE_LINES
     }
     assert long == {}, f"files of more than {FILE_LINES} lines"
@@ -28,7 +28,7 @@ def test_files_are_short() -> None:
 def test_functions_are_short() -> None:
     long = {
         name: lines
-        for path in python_files(SOURCE)
+        for path in python_files(SOURCE, BENCHMARKS / "weft_bench", EXAMPLES)
         if not path.is_relative_to(WHOLE_LOOPS)
         for name, lines in _lengths(path, ast.FunctionDef, ast.AsyncFunctionDef)
         if lines > FUNCTION_LINES
@@ -39,7 +39,7 @@ def test_functions_are_short() -> None:
 def test_classes_are_short() -> None:
     long = {
         name: lines
-        for path in python_files(SOURCE)
+        for path in python_files(SOURCE, BENCHMARKS / "weft_bench", EXAMPLES)
         for name, lines in _lengths(path, ast.ClassDef)
         if lines > CLASS_LINES
     }

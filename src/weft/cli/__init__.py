@@ -1,5 +1,22 @@
-"""`weft`: queries and streams of a service or a state directory, the service itself, the demo and the benchmarks."""
+"""The command `weft`: queries and streams of a service or of a state directory, and the service itself."""
 
-from weft.cli.app import main
+import sys
+from importlib import import_module
+
+from weft.errors import MissingExtra
+from weft.extras import extra
+
+
+def main() -> int:
+    """Run the command that the command line names. Returns its exit code."""
+    try:
+        with extra("cli"):
+            app = import_module("weft.cli.app")
+    except MissingExtra as error:
+        sys.stderr.write(f"weft: {error}\n")
+        return 1
+    code: int = app.main()
+    return code
+
 
 __all__ = ["main"]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from weft.extras import extra
 from weft.planner.partitioning.sharing_counts import PairShare
 from weft.planner.partitioning.workload import Input, Place, SharedRows
 
@@ -67,8 +68,9 @@ class SharingForest:
 
 def train_forest(samples: Sequence[PairShare], *, seed: int = 0, trees: int = 32) -> SharingForest:
     """A forest that has seen the samples; the same samples and seed give the same forest."""
-    # Importing it takes longer than most choices; who counts does not pay for it.
-    from sklearn.ensemble import RandomForestRegressor
+    # scikit-learn takes longer to import than most choices take, and it is optional.
+    with extra("learned"):
+        from sklearn.ensemble import RandomForestRegressor
 
     inputs = sorted({each for sample in samples for each in (sample.source, sample.target)})
     numbers = {each: number for number, each in enumerate(inputs)}
