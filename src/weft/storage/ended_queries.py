@@ -78,6 +78,8 @@ class EndedQueries:
 
     def forget(self, before: int) -> None:
         """Remove records of queries that ended before batch `before`, but for those that ended last."""
+        if not self._directory.path(ENDED_FILE).exists():
+            return
         with self._lock, self._opened() as file:
             self._change()
             file.execute(

@@ -107,12 +107,12 @@ class Records(Mapping[QueryId, QueryRecord]):
             waiting = dict(self.lately)
         if waiting:
             self._disk.put(list(waiting.values()))
-            if kept is not None:
-                self._disk.forget(before=kept)
             with lock:
                 for query, record in waiting.items():
                     if self.lately.get(query) is record:
                         del self.lately[query]
+        if kept is not None:  # also if nothing has ended since the last time: results of others may have gone since
+            self._disk.forget(before=kept)
 
     def forget_over(self, stream: str, lock: AbstractContextManager[Any]) -> None:
         """Forget the ended queries that have read a stream for good; the core's `lock` is not held while they are
