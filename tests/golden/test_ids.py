@@ -17,7 +17,8 @@ from weft.plan.expression import Call, Column, Expression, Literal, Opaque
 from weft.plan.identity import identity
 from weft.plan.key import key_column
 from weft.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, Kind
-from weft.planner.stores import sides_of
+from weft.planner.stores import stored_relations
+from weft.planner.strategy import choose_strategy
 from weft.sql import bind
 
 WINDOW, SESSION = "[RANGE 10 SECONDS]", "[SESSION 3 SECONDS]"
@@ -79,7 +80,7 @@ def test_ids_of_stores_and_results(sql: str) -> None:
 
 def test_ids_of_indexes_and_columns() -> None:
     query = bind(f"SELECT p.x FROM a {WINDOW} p JOIN b {WINDOW} q ON p.s = q.s AND p.k + 1 = q.j", STREAMS)
-    first, second = sides_of(query, (0, 1))
+    first, second = stored_relations(choose_strategy(query, (0, 1)))
     assert first.index is not None
     assert second.index is not None
     assert (first.index.id, second.index.id) == ("092cb142b89b", "9d7b29127655")

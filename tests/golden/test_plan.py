@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.engine_sample import STREAMS, new_roster
 from weft.engine.views.explain import explain_plan, explain_query
-from weft.planner.joins.plan_joins import Measured, plan_probes, weave_probes
-from weft.planner.stores import probed_stores, weave
+from weft.planner.joins.plan_joins import Measured, plan_joins, plan_probes
+from weft.planner.stores import plan_stores, probed_stores
 from weft.sql import bind
 
 CASES = sorted(Path(__file__).parent.glob("plan/*.txt"))
@@ -28,9 +28,9 @@ def explain(text: str) -> str:
         roster.fold(roster.change(0, {}))
         roster.acknowledge(roster.ready())
     live = list(roster.live.values())
-    probes, _ = weave_probes(live, probed_stores(live), Measured(), planner=plan_probes, before=None)
-    plan = weave(live, STREAMS, probes=probes)
-    queries = [explain_query(each.record, each.query, plan) for each in plan.queries]
+    probes, _ = plan_joins(live, probed_stores(live), Measured(), planner=plan_probes, before=None)
+    plan = plan_stores(live, STREAMS, probes=probes)
+    queries = [explain_query(each.record, each.query, each.strategy, plan) for each in plan.queries]
     return "\n\n".join([explain_plan(plan), *queries]) + "\n"
 
 

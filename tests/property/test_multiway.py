@@ -94,8 +94,8 @@ def test_all_kinds_of_joins_occur() -> None:
         seen["cycle"] += sum(len(link) == 2 for link in links) >= count > 2
         seen["three at once"] += any(len(link) == 3 for link in links)
         seen["no equality"] += not found.keys
-        seen["only equalities"] += not found.needs_theta
-        seen["both"] += bool(found.keys) and found.needs_theta
+        seen["only equalities"] += not found.conditions
+        seen["both"] += bool(found.keys) and bool(found.conditions)
         seen["several keys"] += len(found.keys) >= count
         seen["only times"] += any(each.expression == TRUE for each in found.conditions)
         seen["distance"] += "INTERVAL" in weft_sql(query)

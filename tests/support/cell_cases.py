@@ -22,9 +22,10 @@ from weft.kernels.aggregate.close_windows import Closing, WindowMerger, in_closi
 from weft.kernels.aggregate.result_columns import WindowEnd, finish
 from weft.kernels.aggregate.rows_to_cells import Accumulator, Family, RowBatch
 from weft.kernels.arrow_types import arrow_type
-from weft.kernels.bitset import to_words, words_for
+from weft.kernels.bitset import set_to_words
 from weft.plan.aggregation import Aggregation, Call, Function, GroupKey
 from weft.plan.expression import Column, to_sql
+from weft.plan.slots import slot_set, words_for
 from weft.plan.types import BIGINT, BOOLEAN, DATE, DOUBLE, FLOATS, INTEGERS, NUMBERS, STRING, TIMESTAMP, DataType, Kind
 
 # Any: values of whatever type a test is about.
@@ -200,9 +201,9 @@ class Row:
 
 def batch_of(rows: Sequence[Row], group: DataType, value: DataType, *, slots: int) -> RowBatch:
     """The rows as a store gets them; `slots` is how many there are."""
-    words = words_for(slots)
+    words = words_for(slot_set(range(slots)))
     return RowBatch(
-        sets=np.stack([to_words(row.slots, words) for row in rows]),
+        sets=np.stack([set_to_words(row.slots, words) for row in rows]),
         times=np.array([row.time for row in rows], np.int64),
         groups=(array(group, (row.group for row in rows)),),
         arguments={to_sql(Column("v", value)): array(value, (row.value for row in rows))},

@@ -19,6 +19,7 @@ from weft.execution.program import BatchTask, Program
 from weft.execution.stages import run_here
 from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
 from weft.plan.stream import FrameSource, Stream
+from weft.planner.strategy import live_query
 from weft.sql import bind, parse_schema
 from weft.storage.directory import Directory
 from weft.storage.ended_queries import EndedQueries
@@ -80,7 +81,7 @@ def live(sql: str, slot: int = 0, *, start: int | None = None, route: tuple[int,
     """A live query that has all its keys as its route unless told."""
     query = bind(sql, STREAMS)
     place = tuple(range(len(query.keys))) if route is None else route
-    return LiveQuery(QueryRecord(QueryId(f"q{slot}"), f"q{slot}", sql, slot, 0, start, place), query)
+    return live_query(QueryRecord(QueryId(f"q{slot}"), f"q{slot}", sql, slot, 0, start, place), query)
 
 
 def data_files(harness: CoreHarness) -> set[str]:

@@ -8,13 +8,14 @@ from typing import Any
 
 from weft.engine.batches.reports import flows_of, keys_of, rates_of
 from weft.execution.program import Program, compile_program
-from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots, slots_of
+from weft.plan.changelog import LiveQuery
 from weft.plan.key import StoreId
 from weft.plan.shared import SharedPlan
+from weft.plan.slots import NO_SLOTS, Slots, slot_set
 from weft.plan.stream import Stream
 from weft.planner.joins.order_plan import ProbePlan
-from weft.planner.joins.plan_joins import Measured, Planner, weave_probes
-from weft.planner.stores import probed_stores, weave
+from weft.planner.joins.plan_joins import Measured, Planner, plan_joins
+from weft.planner.stores import plan_stores, probed_stores
 from weft.storage.journal import Manifest
 
 REPLANNED = frozenset(2 * 4**n for n in range(8))
@@ -69,7 +70,7 @@ class Planning:
         self, live: Iterable[LiveQuery], streams: Mapping[str, Stream], results: Sequence[Manifest]
     ) -> Planned:  # fmt: skip
         """Plan and compile; takes a while and changes nothing."""
-        plan, chosen = self._weave(sorted(live, key=lambda each: each.slot), streams, results)
+        plan, chosen = self._plan(sorted(live, key=lambda each: each.slot), streams, results)
         return Planned(plan, compile_program(plan, streams), chosen)
 
     def adopt(self, made: Planned) -> Planned:
@@ -83,21 +84,21 @@ class Planning:
         self, live: Iterable[LiveQuery], streams: Mapping[str, Stream], results: Sequence[Manifest]
     ) -> SharedPlan:  # fmt: skip
         """The plan there would be of these queries."""
-        return self._weave(sorted(live, key=lambda each: each.slot), streams, results)[0]
+        return self._plan(sorted(live, key=lambda each: each.slot), streams, results)[0]
 
-    def _weave(
+    def _plan(
         self, queries: Sequence[LiveQuery], streams: Mapping[str, Stream], results: Sequence[Manifest]
     ) -> tuple[SharedPlan, ProbePlan | None]:
         measured = Measured(rates_of(results), dict(self._keys))
-        forest, chosen = weave_probes(
+        forest, chosen = plan_joins(
             queries, probed_stores(queries), measured, planner=self._planner, before=self._probe_plan
         )
-        return weave(queries, streams, probes=forest), chosen
+        return plan_stores(queries, streams, probes=forest), chosen
 
 
 def to_rebuild(plan: SharedPlan, complete: Mapping[StoreId, Slots], batch: int) -> frozenset[StoreId]:
     """Stores of intermediate results that lack some for a query that is to use them: new queries have no past."""
-    new = slots_of(live.slot for live in plan.queries if live.record.created == batch)
+    new = slot_set(live.slot for live in plan.queries if live.record.created == batch)
     return frozenset(
         stored.id for stored in plan.probes.stored if stored.slots & ~new & ~complete.get(stored.id, NO_SLOTS)
     )

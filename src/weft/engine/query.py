@@ -15,6 +15,7 @@ from weft.errors import QueryFailed, WeftError
 from weft.execution.results.read import Chunk, Reading
 from weft.plan.changelog import QueryId, QueryRecord
 from weft.plan.time import to_datetime
+from weft.planner.strategy import choose_strategy
 from weft.spark.select_list import to_rows
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class Query:
             bound = bound_of(self._core, self.id)
         except WeftError as error:  # of an ended query, whose text this release does not take any more
             return f"query {self.name} ({self.id}): {self.state}\n  {record.sql}\n  {error.in_a_line()}"
-        return explain_query(record, bound, self._core.plan)
+        return explain_query(record, bound, choose_strategy(bound, record.route), self._core.plan)
 
     def drop(self) -> None:
         """Stop the query at the next boundary; its committed results stay readable. Harmless when repeated."""

@@ -14,13 +14,13 @@ import pyarrow as pa
 from weft.errors import InternalError
 from weft.execution.aggregate.stored_slices import merge_slices
 from weft.execution.program import BatchTask, Program
-from weft.kernels.bitset import from_words, resized, to_words
+from weft.kernels.bitset import resized, set_from_words, set_to_words
 from weft.kernels.hash_space import hash_range
 from weft.kernels.large_text import cut, lengths
 from weft.kernels.order import sort_order
-from weft.plan.changelog import Slots
 from weft.plan.key import Index, key_text
 from weft.plan.shared import Store
+from weft.plan.slots import Slots
 from weft.storage.bucket import (
     HASH,
     SETS,
@@ -125,7 +125,7 @@ def _share(
     wanted: Array | None = None,
 ) -> _Share | None:
     """What is merged of a part; `wanted` flags the rows that are to be, if not all are."""
-    sets = resized(view.sets, program.words) & to_words(task.masks.get(view.epoch, Slots(0)), program.words)
+    sets = resized(view.sets, program.words) & set_to_words(task.masks.get(view.epoch, Slots(0)), program.words)
     route = view.column(HASH)
     mine = sets.any(axis=1) & (route >= np.uint64(span[0])) & (route <= np.uint64(span[1]))
     kept = np.flatnonzero(mine if wanted is None else mine & wanted)
@@ -200,7 +200,7 @@ class _Merge:
 
     def _describe(self, rows: Array, limits: tuple[int, int]) -> Part:
         times = self._times[rows]
-        slots = Slots(from_words(np.bitwise_or.reduce(self._sets[rows], axis=0)))
+        slots = Slots(set_from_words(np.bitwise_or.reduce(self._sets[rows], axis=0)))
         return Part(*limits, len(rows), int(times.min()), int(times.max()), slots)
 
 

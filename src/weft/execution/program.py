@@ -15,19 +15,20 @@ from weft.kernels.aggregate.sessions import SessionQuery
 from weft.kernels.join.window_table import WindowTable
 from weft.kernels.selection.index import PredicateIndex, Want, build_index, opaque_predicates
 from weft.plan.aggregation import Function
-from weft.plan.changelog import LiveQuery, Slots
+from weft.plan.changelog import LiveQuery
 from weft.plan.expression import Expression, Opaque, columns_of, guard_opaque, to_sql
 from weft.plan.identity import identity
 from weft.plan.key import StoreId
 from weft.plan.probe_tree import NO_PROBES, Input, ProbeForest, inputs_of
 from weft.plan.query import BoundQuery
-from weft.plan.shared import SessionJoin, SharedAggregate, SharedJoin, SharedPlan, SliceFamily, SliceStore, Store
+from weft.plan.shared import SessionJoins, SharedAggregate, SharedJoin, SharedPlan, SliceFamily, SliceStore, Store
+from weft.plan.slots import Slots
+from weft.plan.strategy import FactoredAggregate, ProbeAggregate, ProbeJoin, SessionAggregate
 from weft.plan.stream import Stream
 from weft.plan.window import Sliding, to_micros
 from weft.planner.aggregates import session_slices
 from weft.planner.join_aggregates import over_combinations
-from weft.planner.joins.normal_form import source_of
-from weft.planner.session_joins import gathering, session_aggregate_id
+from weft.planner.session_joins import gathering
 from weft.planner.stores import probed_stores
 from weft.storage.bucket import Bucket
 
@@ -120,7 +121,7 @@ class SessionGather:
 class SessionClose:
     """Session joins of the same stores, query by query."""
 
-    join: SessionJoin
+    join: SessionJoins
     streams: tuple[str, ...]
     queries: tuple[SessionGather, ...]
 
@@ -335,7 +336,7 @@ def _texts(accumulators: Iterable[tuple[Function, Expression]]) -> tuple[Accumul
 
 def _aggregate_close(aggregate: SharedAggregate, plan: SharedPlan) -> AggregateClose:
     queries = [live for live in plan.queries if aggregate.slots >> live.slot & 1]
-    combined = any(live.query.is_probed for live in queries)
+    combined = any(isinstance(live.strategy, ProbeAggregate) for live in queries)
     return AggregateClose(
         aggregate=aggregate,
         sliding=tuple(
@@ -349,7 +350,7 @@ def _aggregate_close(aggregate: SharedAggregate, plan: SharedPlan) -> AggregateC
             if live.query.sliding is not None
         ),
         sessions=_session_queries(queries),
-        pairs={live.slot: _pair_plan(live.query) for live in queries if live.query.is_join and not combined},
+        pairs={live.slot: _pair_plan(live.query) for live in queries if isinstance(live.strategy, FactoredAggregate)},
         combined=combined,
     )
 
@@ -372,27 +373,30 @@ def _pair_plan(query: BoundQuery) -> PairPlan:
     return PairPlan(tuple(places), query.aggregation.calls)
 
 
-def _session_close(join: SessionJoin, plan: SharedPlan) -> SessionClose:
+def _session_close(join: SessionJoins, plan: SharedPlan) -> SessionClose:
     queries = (live for live in plan.queries if join.slots >> live.slot & 1)
     streams = sorted({plan.store(store).stream for store, _ in join.places})
-    return SessionClose(join, tuple(streams), tuple(_session_gather(live, join, plan) for live in queries))
+    return SessionClose(join, tuple(streams), tuple(_session_gather(live, plan) for live in queries))
 
 
-def _session_gather(live: LiveQuery, join: SessionJoin, plan: SharedPlan) -> SessionGather:
+def _session_gather(live: LiveQuery, plan: SharedPlan) -> SessionGather:
     query = live.query
     assert query.session is not None
     gathered = gathering(query)
     source, slices = "", None
-    if query.aggregation is not None:
-        source = session_aggregate_id(query, join.id)
-        slices = _slice_tag(session_slices(live, source), plan)
+    if isinstance(live.strategy, SessionAggregate):
+        source = live.strategy.result
+        slices = _slice_tag(session_slices(live, live.strategy), plan)
     sessions = SessionQuery(live.slot, to_micros(query.session.gap), query.session.cut)
     return SessionGather(sessions, gathered.inputs, gathered.conditions, slices, source)
 
 
 def _probe_results(plan: SharedPlan) -> dict[int, tuple[str, tuple[Input, ...]]]:
-    return {
-        live.slot: (source_of(live.query), tuple(sorted(inputs_of(live.query))))
-        for live in plan.queries
-        if live.query.is_probed
-    }
+    found: dict[int, tuple[str, tuple[Input, ...]]] = {}
+    for live in plan.queries:
+        match live.strategy:
+            case ProbeJoin(result=source) | ProbeAggregate(join=ProbeJoin(result=source)):
+                found[live.slot] = (source, tuple(sorted(inputs_of(live.query))))
+            case _:
+                pass
+    return found

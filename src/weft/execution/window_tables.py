@@ -6,7 +6,7 @@ from weft.kernels.join.window_table import WindowEntry, WindowTable, build_windo
 from weft.plan.changelog import LiveQuery
 from weft.plan.probe_tree import Input
 from weft.plan.shared import SharedJoin, SharedPlan
-from weft.planner.stores import is_swapped, sides_of
+from weft.plan.strategy import EquiJoin
 
 
 def join_windows(join: SharedJoin, plan: SharedPlan) -> WindowTable:
@@ -16,8 +16,8 @@ def join_windows(join: SharedJoin, plan: SharedPlan) -> WindowTable:
 
 
 def _window_entry(live: LiveQuery) -> WindowEntry:
-    swapped = is_swapped(sides_of(live.query, live.record.route))
-    bounds = live.query.bounds.reversed() if swapped else live.query.bounds
+    assert isinstance(live.strategy, EquiJoin)
+    bounds = live.query.bounds.reversed() if live.strategy.swapped else live.query.bounds
     return WindowEntry(slot=live.slot, bounds=bounds, sliding=live.query.sliding, start=live.record.start)
 
 

@@ -1,21 +1,14 @@
-"""Queries in time: slots, changelogs and the masks that keep old tuples apart from new queries.
-
-Bitsets over slots are plain Python integers here: bit s belongs to slot s.
-"""
+"""Queries in time: what the changelog says about each query, and which changes take effect together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NewType
 
 from weft.plan.query import BoundQuery
+from weft.plan.strategy import Strategy
 
 QueryId = NewType("QueryId", str)
-Slots = NewType("Slots", int)
-"""A set of slots as an integer bitset."""
-
-NO_SLOTS = Slots(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +47,11 @@ class QueryRecord:
 
 @dataclass(frozen=True, slots=True)
 class LiveQuery:
-    """A query in effect: its record and its bound form."""
+    """A query in effect: its record, its bound form, and how it runs."""
 
     record: QueryRecord
     query: BoundQuery
+    strategy: Strategy
 
     @property
     def slot(self) -> int:
@@ -89,27 +83,3 @@ class Change:
     """Streams whose watermark is set back, and to which event time."""
     sinks: tuple[QueryId, ...] = ()
     """Queries that have a sink from here on; how far each has got is in a file of its own."""
-
-
-def slots_of(slots: Iterable[int]) -> Slots:
-    """The bitset of the given slots."""
-    mask = 0
-    for slot in slots:
-        mask |= 1 << slot
-    return Slots(mask)
-
-
-def free_slots(taken: Slots, count: int) -> tuple[int, ...]:
-    """The lowest `count` slots that are not taken: dropped queries' slots are reused, so query-sets stay short."""
-    found: list[int] = []
-    slot = 0
-    while len(found) < count:
-        if not taken >> slot & 1:
-            found.append(slot)
-        slot += 1
-    return tuple(found)
-
-
-def words_for(taken: Slots) -> int:
-    """64-bit words a query-set needs; unused slots at the end are given back."""
-    return max(1, (taken.bit_length() + 63) // 64)

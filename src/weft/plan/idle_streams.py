@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from weft.plan.changelog import LiveQuery
 from weft.plan.query import BoundQuery
+from weft.plan.strategy import ProbeAggregate, ProbeJoin
 
 Streams = tuple[str, ...]
 """Names of streams, sorted."""
@@ -13,17 +15,19 @@ def streams_of(query: BoundQuery) -> Streams:
     return tuple(sorted({relation.stream for relation in query.relations}))
 
 
-def gives_way(query: BoundQuery, stream: str) -> bool:
+def gives_way(live: LiveQuery, stream: str) -> bool:
     """Whether a join frees what only rows of a stream could still meet once the others have passed it.
 
     A row of it that comes back is then too late for what came before. Probe trees cannot tell what came before from
     what comes after, so there it would be lost for good: they wait for a stream whose rows are kept without limit.
     """
+    query = live.query
     if len(streams_of(query)) < 2:
         return False
     every = range(len(query.relations))
     mine = [number for number in every if query.relations[number].stream == stream]
-    if query.is_wide and not all(_is_limited(query, number) for number in mine):
+    is_probed = isinstance(live.strategy, ProbeJoin | ProbeAggregate)
+    if is_probed and not all(_is_limited(query, number) for number in mine):
         return False
     return any(_is_limited(query, number) for number in every if mine != [number])
 

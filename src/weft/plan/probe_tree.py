@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from weft.plan.changelog import Slots
 from weft.plan.expression import Call, Column, Expression, columns_of
 from weft.plan.identity import identity
 from weft.plan.key import Index, Key, StoreId, content_id, key_text
 from weft.plan.query import BoundQuery
+from weft.plan.slots import Slots
 from weft.plan.types import BIGINT
 from weft.plan.window import TimeBounds
 

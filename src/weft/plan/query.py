@@ -102,41 +102,15 @@ class BoundQuery:
     conditions: tuple[Condition, ...] = ()
     pair_bounds: tuple[tuple[int, int, TimeBounds], ...] = ()
 
-    @property
-    def is_join(self) -> bool:
-        """Whether there are two relations."""
-        return len(self.relations) == 2
-
-    @property
-    def is_multiway(self) -> bool:
-        """Whether there are more than two relations."""
-        return len(self.relations) > 2
-
-    @property
-    def needs_theta(self) -> bool:
-        """Whether relations are joined by anything but equalities."""
-        return bool(self.conditions)
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether it is more than a join of two relations by equalities, which has a faster way."""
-        return self.is_multiway or self.needs_theta
-
-    @property
-    def is_probed(self) -> bool:
-        """Whether probe trees find its combinations as tuples arrive."""
-        return self.is_wide and self.session is None
-
-    @property
-    def is_gathered(self) -> bool:
-        """Whether its combinations are gathered from all relations when a session ends."""
-        return self.is_wide and self.session is not None
-
     def limits(self) -> tuple[tuple[int, int, TimeBounds], ...]:
         """Limits of ti − tj for every i < j, however many relations there are."""
-        if self.is_multiway:
-            return self.pair_bounds
-        return ((0, 1, self.bounds),) if self.is_join else ()
+        match len(self.relations):
+            case 1:
+                return ()
+            case 2:
+                return ((0, 1, self.bounds),)
+            case _:
+                return self.pair_bounds
 
     def reach_back(self, relation: int, other: int) -> int | None:
         """How much older than a new tuple of `other` a tuple of `relation` can be, in microseconds; None is any."""

@@ -9,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.plan.expression import Expression
-from weft.plan.key import Index, content_id, is_exact, key_text
 from weft.plan.probe_tree import Input, inputs_of
 from weft.plan.query import BoundQuery
-from weft.planner.join_aggregates import over_combinations
 from weft.planner.joins.normal_form import over_inputs
-from weft.sql.names.connection import common_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +32,3 @@ def gathering(query: BoundQuery) -> Gathering:
         for each in query.conditions
     )
     return Gathering(order, tuple(sorted(conditions, key=lambda each: each[0])))
-
-
-def session_indexes(query: BoundQuery) -> tuple[Index, ...]:
-    """For each relation the index by the key that sessions are of."""
-    common = common_key(query.keys, len(query.relations))
-    assert common is not None, "the binder lets no session join pass that has no key in common"
-    exact = is_exact(common.types)
-    return tuple(Index(key, exact) for key in common.keys)
-
-
-def session_aggregate_id(query: BoundQuery, source: str) -> str:
-    """Names the query's aggregates in the result log: by what is joined and what is grouped by."""
-    assert query.aggregation is not None
-    keys = tuple(key.expression for key in over_combinations(query).keys)
-    return content_id("session aggregate", source, key_text(keys))

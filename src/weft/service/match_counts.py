@@ -15,7 +15,8 @@ from weft.engine.results.counts import count_rows
 from weft.engine.views.graph import Graph, Node, plan_graph, query_node
 from weft.errors import ResultsGone
 from weft.execution.results.read import Reading, plan_reading
-from weft.plan.changelog import LiveQuery, QueryId, Slots
+from weft.plan.changelog import LiveQuery, QueryId
+from weft.plan.slots import Slots
 from weft.plan.stream import Stream
 from weft.service.observer import Counted
 from weft.service.tenancy.tenants import Tenant
@@ -87,7 +88,7 @@ def matches_of(engine: Engine, matches: Matches, tenant: Tenant, limit: int) -> 
         readings: dict[str, Reading] = {}
         for query in missing:
             each = matches.live[query]
-            readings[query] = plan_reading(each.record, each.query, matches.streams, data=data)
+            readings[query] = plan_reading(each.record, each.query, each.strategy, matches.streams, data=data)
         most = sum(matches.at_most(query, readings[query]) for query in missing)
         if sum(found.values()) + most <= limit:
             return found

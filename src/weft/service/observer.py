@@ -287,7 +287,7 @@ class Observer:
                 continue
             if record.created <= manifest.batch and (record.ended is None or manifest.batch < record.ended):
                 live[query] = tuple(dict.fromkeys(relation.stream for relation in each.query.relations))
-                reading = plan_reading(record, each.query, streams, data=data)
+                reading = plan_reading(record, each.query, each.strategy, streams, data=data)
                 if reading.having is None:  # with HAVING, only Spark can say which rows there are
                     readings[query] = reading
         return readings, live

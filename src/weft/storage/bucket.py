@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weft.plan.changelog import Slots
 from weft.plan.key import IndexId, StoreId
+from weft.plan.slots import Slots
 from weft.storage.data_file import DataFile
 
 HASH = "weft#h"

@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from weft.plan.changelog import Change, Failure, QueryId, QueryRecord, Slots
+from weft.plan.changelog import Change, Failure, QueryId, QueryRecord
 from weft.plan.key import StoreId
+from weft.plan.slots import Slots
 from weft.storage.bucket import Bucket
 from weft.storage.chain import Reading
 from weft.storage.directory import Directory, flush_folder, missing, number_name, unreadable

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import assert_never
 
-from weft.plan.changelog import LiveQuery, QueryId, Slots
+from weft.plan.changelog import LiveQuery, QueryId
 from weft.plan.idle_streams import gives_way, streams_of
 from weft.plan.key import StoreId
 from weft.plan.probe_tree import StoredJoin, inputs_of
 from weft.plan.query import BoundQuery
+from weft.plan.slots import Slots
+from weft.plan.strategy import (
+    EquiJoin,
+    FactoredAggregate,
+    ProbeAggregate,
+    ProbeJoin,
+    Selection,
+    SessionAggregate,
+    SessionJoin,
+    SliceAggregate,
+    Strategy,
+)
 from weft.plan.time import TIME_MAX
 from weft.plan.window import to_micros
 from weft.storage.bucket import Bucket
@@ -36,11 +49,11 @@ def horizons(
     """
     found: dict[StoreId, dict[int | None, int]] = defaultdict(lambda: defaultdict(int))
     for live in queries:
-        met, slices = _kinds(live.query, stores[live.record.id])
+        met, slices = _kinds(live.strategy, stores[live.record.id])
         for store in slices:
             found[store][_windows_reach(live.query, closed)] |= 1 << live.slot
         if len(live.query.relations) > 1:
-            reached = _reached(live.query, watermarks, closed or {})
+            reached = _reached(live, watermarks, closed or {})
             for number, store in enumerate(met):
                 found[store][_oldest_met(live.query, number, reached)] |= 1 << live.slot
             for each in (each for each in stored if each.slots >> live.slot & 1):
@@ -48,21 +61,27 @@ def horizons(
     return {store: [(oldest, Slots(mask)) for oldest, mask in rows.items()] for store, rows in found.items()}
 
 
-def _kinds(query: BoundQuery, stores: Sequence[StoreId]) -> tuple[Sequence[StoreId], Sequence[StoreId]]:
-    """Of a query's stores those that are needed while rows can meet, and those that are until windows have ended."""
-    if query.aggregation is not None and query.is_probed:
-        return stores[:-1], stores[-1:]
-    return ((), stores) if query.aggregation is not None or query.session is not None else (stores, ())
+def _kinds(strategy: Strategy, stores: Sequence[StoreId]) -> tuple[Sequence[StoreId], Sequence[StoreId]]:
+    """The stores of a query that are needed while rows can meet, and those that are needed until windows have ended."""
+    match strategy:
+        case Selection() | EquiJoin() | ProbeJoin():
+            return stores, ()
+        case ProbeAggregate():
+            return stores[:-1], stores[-1:]
+        case SessionJoin() | SliceAggregate() | FactoredAggregate() | SessionAggregate():
+            return (), stores
+        case _:
+            assert_never(strategy)
 
 
 def _reached(
-    query: BoundQuery, watermarks: Mapping[str, int], closed: Mapping[tuple[str, ...], int]
+    live: LiveQuery, watermarks: Mapping[str, int], closed: Mapping[tuple[str, ...], int]
 ) -> Mapping[str, int]:  # fmt: skip
     """How old a future tuple of each stream can be that meets anything stored: an idle stream holds nothing back."""
-    passed = closed.get(names := streams_of(query)) if closed else None
+    passed = closed.get(names := streams_of(live.query)) if closed else None
     if passed is None or all(name in watermarks and watermarks[name] >= passed for name in names):
         return watermarks  # as usual: nobody is idle
-    raised = {name: max(passed, watermarks.get(name, passed)) for name in names if gives_way(query, name)}
+    raised = {name: max(passed, watermarks.get(name, passed)) for name in names if gives_way(live, name)}
     return {**watermarks, **raised}
 
 

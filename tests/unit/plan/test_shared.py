@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.plan.changelog import Slots
 from weft.plan.expression import Call, Column, Literal
 from weft.plan.key import Index, content_id, is_exact, key_column, key_text
-from weft.plan.shared import SharedJoin, SharedPlan, Store, join_id, store_id
+from weft.plan.shared import SharedJoin, SharedPlan, Store
+from weft.plan.slots import Slots
+from weft.plan.strategy import join_id, store_id
 from weft.plan.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, DataType, Kind
 
 K, J = Column("k", BIGINT), Column("j", BIGINT)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.support.engine_sample import STREAMS, WINDOW, live
 from weft.plan.changelog import LiveQuery
 from weft.plan.key import key_text
-from weft.plan.shared import join_id
-from weft.planner.stores import choose_route, is_swapped, routes_of, sides_of, weave
+from weft.plan.strategy import EquiJoin
+from weft.planner.stores import plan_stores, stored_relations
+from weft.planner.strategy import choose_route, routes_of
 from weft.sql import bind
 
 ON_K = f"SELECT p.x FROM a {WINDOW} p JOIN b {WINDOW} q ON p.k = q.k"
@@ -40,13 +41,13 @@ def woven(*texts: str) -> list[LiveQuery]:
 @pytest.mark.parametrize("single", [ON_K, ON_K_TURNED])
 def test_a_composite_key_travels_with_a_single_one_that_is_there(single: str, composite: str) -> None:
     queries = woven(single, composite)
-    assert [key_text(side.route) for side in sides_of(queries[1].query, queries[1].record.route)] == ["`k`", "`k`"]
-    plan = weave(queries, STREAMS)
+    assert [key_text(side.route) for side in stored_relations(queries[1].strategy)] == ["`k`", "`k`"]
+    plan = plan_stores(queries, STREAMS)
     assert (len(plan.stores), len(plan.joins)) == (2, 2)
 
 
 def test_a_composite_key_that_comes_first_keeps_its_own_stores() -> None:
-    plan = weave(woven(ON_K_J, ON_K), STREAMS)
+    plan = plan_stores(woven(ON_K_J, ON_K), STREAMS)
     assert (len(plan.stores), len(plan.joins)) == (4, 2)
 
 
@@ -56,26 +57,26 @@ def test_a_route_counts_only_with_the_same_equality_on_both_sides(first: str) ->
 
 
 def test_a_join_turned_round_is_the_same_join() -> None:
-    plan = weave(woven(ON_K, ON_K_TURNED), STREAMS)
+    plan = plan_stores(woven(ON_K, ON_K_TURNED), STREAMS)
     assert [join.slots for join in plan.joins] == [0b11]
-    assert [is_swapped(sides_of(each.query, each.record.route)) for each in plan.queries] == [False, True]
+    assert [isinstance(each.strategy, EquiJoin) and each.strategy.swapped for each in plan.queries] == [False, True]
 
 
 def test_a_self_join_has_two_stores_and_a_selection_one() -> None:
-    plan = weave(woven(SELF, SELECTION), STREAMS)
+    plan = plan_stores(woven(SELF, SELECTION), STREAMS)
     assert sorted((store.role, key_text(store.route)) for store in plan.stores) == [(0, ""), (0, "`k`"), (1, "`k`")]
     assert len(plan.joins) == 1
 
 
 def test_a_self_join_is_not_turned_round_by_its_keys() -> None:
     """Swapping must not mix up which occurrence is which."""
-    plan = weave(woven(SELF_CROSSED), STREAMS)
+    plan = plan_stores(woven(SELF_CROSSED), STREAMS)
     left, right = plan.store(plan.joins[0].left), plan.store(plan.joins[0].right)
     assert {(store.role, key_text(store.route)) for store in (left, right)} == {(0, "`k`"), (1, "`j`")}
 
 
 def test_no_queries_no_plan() -> None:
-    plan = weave([], STREAMS)
+    plan = plan_stores([], STREAMS)
     assert (plan.words, plan.stores, plan.joins) == (1, (), ())
 
 
@@ -83,20 +84,17 @@ def test_no_queries_no_plan() -> None:
 @settings(max_examples=25)
 def test_every_query_finds_all_it_needs_and_nothing_else_is_there(texts: list[str]) -> None:
     queries = woven(*texts)
-    plan = weave(queries, STREAMS)
+    plan = plan_stores(queries, STREAMS)
     for each in queries:
-        sides = sides_of(each.query, each.record.route)
+        sides = stored_relations(each.strategy)
         for relation, side in zip(each.query.relations, sides, strict=True):
             store = plan.store(side.store)
             assert store.slots >> each.slot & 1
             assert set(relation.columns) <= set(store.columns)
             assert side.index is None or side.index in store.indexes
             assert side.index is None or set(side.index.columns()) <= {*store.columns, *side.index.columns()}
-        if each.query.is_join:
-            left, right = sides[::-1] if is_swapped(sides) else sides
-            assert left.index is not None
-            assert right.index is not None
-            mine = join_id(left.store, left.index.id, right.store, right.index.id)
+        if isinstance(each.strategy, EquiJoin):
+            mine = each.strategy.result
             assert [join.slots >> each.slot & 1 for join in plan.joins if join.id == mine] == [1]
     everyone = (1 << len(queries)) - 1
     assert all(store.slots and not store.slots & ~everyone for store in plan.stores)
@@ -109,5 +107,5 @@ def test_every_query_finds_all_it_needs_and_nothing_else_is_there(texts: list[st
 
 def test_the_plan_does_not_depend_on_the_order_of_queries() -> None:
     queries = woven(ON_K, SELF, SELECTION, ON_K_J)
-    plans = {(plan.stores, plan.joins) for order in permutations(queries) for plan in [weave(order, STREAMS)]}
+    plans = {(plan.stores, plan.joins) for order in permutations(queries) for plan in [plan_stores(order, STREAMS)]}
     assert len(plans) == 1

@@ -21,7 +21,7 @@ WHERE p.price > 10 AND a.gemPack IN (3, 5)
 def test_the_typical_join() -> None:
     query = bound(TYPICAL)
     assert query.sql == TYPICAL
-    assert query.is_join
+    assert len(query.relations) == 2
     purchases, ads = query.relations
     assert (purchases.stream, purchases.alias, purchases.role) == ("purchases", "p", 0)
     assert (ads.stream, ads.alias, ads.role) == ("ads", "a", 0)
@@ -36,7 +36,7 @@ def test_the_typical_join() -> None:
 
 def test_selection_over_one_relation() -> None:
     query = bound("SELECT userID FROM purchases")
-    assert not query.is_join
+    assert len(query.relations) != 2
     assert query.relations[0].predicate is None
     assert query.relations[0].window is None
     assert query.relations[0].columns == ("userID",)

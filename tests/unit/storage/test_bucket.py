@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import DiskFull
-from weft.plan.changelog import NO_SLOTS, Slots
 from weft.plan.key import StoreId
+from weft.plan.slots import NO_SLOTS, Slots
 from weft.storage.bucket import (
     LAST_HASH,
     SETS,

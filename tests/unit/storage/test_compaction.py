@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.plan.changelog import Slots
 from weft.plan.key import StoreId
+from weft.plan.slots import Slots
 from weft.storage import compaction
 from weft.storage.bucket import Bucket, Part
 from weft.storage.compaction import FAN_IN, MOST_TOGETHER, choose_merges

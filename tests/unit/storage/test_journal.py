@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import StateCorrupt, StateVersion
-from weft.plan.changelog import Change, Failure, QueryId, QueryRecord, Slots
+from weft.plan.changelog import Change, Failure, QueryId, QueryRecord
 from weft.plan.key import StoreId
+from weft.plan.slots import Slots
 from weft.storage.bucket import Bucket, Part
 from weft.storage.data_file import DataFile, forget_checked, write_file
 from weft.storage.directory import Directory, number_name

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.engine_sample import live
-from weft.plan.changelog import LiveQuery, Slots
+from weft.plan.changelog import LiveQuery
 from weft.plan.key import StoreId
+from weft.plan.slots import Slots
 from weft.plan.window import Sliding, TimeBounds, pair_bounds
+from weft.planner.strategy import live_query
 from weft.storage.bucket import Bucket, Part
 from weft.storage.reachability import horizons, is_reachable
 
@@ -28,7 +30,7 @@ BOUNDS = st.builds(TimeBounds, ENDS, ENDS).filter(lambda b: b.low is None or b.h
 
 def bounded(bounds: TimeBounds, sliding: Sliding | None = None, slot: int = 0) -> LiveQuery:
     record = replace(QUERY.record, id=f"q{slot}", slot=slot)
-    return LiveQuery(record, replace(QUERY.query, bounds=bounds, sliding=sliding))
+    return live_query(record, replace(QUERY.query, bounds=bounds, sliding=sliding))
 
 
 def bucket(side: int, *times: int, slots: int = 1) -> Bucket:
@@ -116,7 +118,7 @@ JOINED = live("SELECT COUNT(*) FROM a [TUMBLE 1 SECOND] p JOIN b [TUMBLE 1 SECON
 
 
 def windowed(query: LiveQuery, size: int, slide: int) -> LiveQuery:
-    return LiveQuery(query.record, replace(query.query, sliding=Sliding(size * MICRO, slide * MICRO)))
+    return live_query(query.record, replace(query.query, sliding=Sliding(size * MICRO, slide * MICRO)))
 
 
 @given(size=st.integers(1, 9), slide=st.integers(1, 9), stored=TIMES, ended=st.none() | TIMES)
@@ -143,7 +145,7 @@ def test_windows_of_a_join_end_for_both_sides_together(side: int) -> None:
 
 @pytest.mark.parametrize("query", [SESSIONS, SESSION_JOIN], ids=["aggregation", "join"])
 def test_of_sessions_only_those_who_look_know_what_is_open(query: LiveQuery) -> None:
-    stores = {"q0": STORES if query.query.is_join else STORES[:1]}
+    stores = {"q0": STORES if len(query.query.relations) == 2 else STORES[:1]}
     limits = horizons([query], stores, {"a": 0, "b": 0}, {("a",): 0, ("a", "b"): 0})
     assert not is_reachable(bucket(0, 10**9), Slots(1), limits, None)
     assert is_reachable(bucket(0, 10**9), Slots(1), limits, 10**9), "a retain period keeps it all the same"

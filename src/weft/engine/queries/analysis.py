@@ -123,9 +123,10 @@ def _check_column(column: Field, stream: Stream, *, kept: bool) -> None:
 
 def _check_supported(query: BoundQuery) -> None:
     """The front end knows more joins than there are operators for."""
-    if not query.is_wide:
+    if len(query.relations) <= 2 and not query.conditions:
         return
-    what = f"joins of {len(query.relations)} relations" if query.is_multiway else "joins by other conditions than ="
+    many = len(query.relations) > 2
+    what = f"joins of {len(query.relations)} relations" if many else "joins by other conditions than ="
     for condition in query.conditions:
         if any(isinstance(part, Opaque) for part in parts_of(condition.expression)):
             raise UnsupportedQuery(

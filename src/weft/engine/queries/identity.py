@@ -10,23 +10,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from weft.errors import UnsupportedQuery
-from weft.execution.results.reading import source_id
-from weft.plan.changelog import LiveQuery, QueryRecord
+from weft.plan.changelog import QueryRecord
 from weft.plan.key import content_id
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
-from weft.planner.stores import places_of
+from weft.planner.strategy import choose_strategy
 from weft.sql import bind
 
 
 def identified(record: QueryRecord, query: BoundQuery) -> QueryRecord:
     """A new query's record with the ids of what is its own on disk."""
     calls = () if query.aggregation is None else query.aggregation.calls
+    strategy = choose_strategy(query, record.route)
     return replace(
         record,
-        stores=places_of(LiveQuery(record, query)),
+        stores=strategy.stores,
         lanes=content_id(*(call.id for call in calls)) if calls else "",
-        source=source_id(record, query),
+        source=strategy.result,
     )
 
 

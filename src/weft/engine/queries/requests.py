@@ -15,19 +15,11 @@ from weft.engine.inputs.set_watermark import check_set_back, newest_after
 from weft.engine.queries.identity import identified
 from weft.engine.queries.records import BoundForms, Records
 from weft.errors import DuplicateQuery, UnknownQuery
-from weft.plan.changelog import (
-    Change,
-    Failure,
-    LiveQuery,
-    QueryId,
-    QueryRecord,
-    Slots,
-    free_slots,
-    slots_of,
-)
+from weft.plan.changelog import Change, Failure, LiveQuery, QueryId, QueryRecord
 from weft.plan.query import BoundQuery
+from weft.plan.slots import Slots, free_slots, slot_set
 from weft.plan.stream import Stream
-from weft.planner.stores import choose_route, routes_of
+from weft.planner.strategy import choose_route, live_query, routes_of
 from weft.storage.ended_queries import EndedQueries
 
 TICK = 1
@@ -78,7 +70,7 @@ class Requests:
     @property
     def slots(self) -> Slots:
         """Slots of the live queries."""
-        return slots_of(live.slot for live in self.live.values())
+        return slot_set(live.slot for live in self.live.values())
 
     def bound_query(self, query: QueryId) -> BoundQuery:
         """The bound form of a query, live or ended; raises UnknownQuery if it is not on record."""
@@ -248,7 +240,7 @@ def _change(
     dropped = {query for request in pending for query in request.dropped}
     staying = [each for query, each in live.items() if query not in dropped]
     asked = [created for created in asked if created[0] not in dropped]
-    slots = free_slots(slots_of(each.slot for each in staying), len(asked))
+    slots = free_slots(slot_set(each.slot for each in staying), len(asked))
     routes = routes_of(staying)
     records: list[QueryRecord] = []
     for (query, name, bound), slot in zip(asked, slots, strict=True):
@@ -263,7 +255,7 @@ def _change(
             streams=tuple(dict.fromkeys(relation.stream for relation in bound.relations)),
         )
         record = identified(record, bound)
-        routes |= routes_of([LiveQuery(record, bound)])
+        routes |= routes_of([live_query(record, bound)])
         records.append(record)
     leaving = tuple(query for query in live if query in dropped)
     failed = tuple(failure for request in pending for failure in request.failed)

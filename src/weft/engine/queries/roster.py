@@ -12,16 +12,9 @@ from typing import Any
 
 from weft.engine.queries.requests import TICK, Requests, reads, start_of
 from weft.errors import StateCorrupt, WeftError
-from weft.plan.changelog import (
-    NO_SLOTS,
-    Change,
-    Failure,
-    LiveQuery,
-    QueryId,
-    QueryRecord,
-    Slots,
-    slots_of,
-)
+from weft.plan.changelog import Change, Failure, QueryId, QueryRecord
+from weft.plan.slots import NO_SLOTS, Slots, slot_set
+from weft.planner.strategy import live_query
 from weft.storage.directory import RESTORE
 from weft.storage.ended_queries import ENDED_FILE, number_of
 from weft.storage.journal import record_from_json, record_to_json
@@ -63,15 +56,15 @@ class Roster(Requests):
             if reads(live.query, stream):
                 record, at = live.record, start_of(live.query, newest)
                 start = at if record.start is not None and at is not None and record.start > at else record.start
-                self.live[query] = LiveQuery(replace(record, start=start, resumed=at), live.query)
+                self.live[query] = replace(live, record=replace(record, start=start, resumed=at))
                 slots.append(live.slot)
-        return slots_of(slots)
+        return slot_set(slots)
 
     def _begin(self, record: QueryRecord) -> None:
         """A query is live. One that this release refuses is not, and all others are not held up by it."""
         self.names[record.name] = record.id
         try:
-            self.live[record.id] = LiveQuery(record, self.bound.begin(record))
+            self.live[record.id] = live_query(record, self.bound.begin(record))
         except WeftError as error:
             self.refused[record.id] = (record, f"{error.message}. {error.detail}".strip())
 

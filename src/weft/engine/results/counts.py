@@ -13,6 +13,7 @@ from pathlib import Path
 from weft.errors import ResultsGone
 from weft.execution.results.read import Reading, chunks_of, ranges
 from weft.kernels.join.select_matches import select_pairs, select_rows
+from weft.plan.strategy import EquiJoin
 from weft.storage.bucket import PartView, open_part
 from weft.storage.journal import Manifest
 from weft.storage.result_files import Piece, Rows, Segment, read_pairs
@@ -90,7 +91,8 @@ def _count_piece(
     for name, reading in readers:
         if epoch < reading.created:
             continue
-        first, second = (1, 0) if reading.swapped else (0, 1)
+        is_swapped = isinstance(reading.strategy, EquiJoin) and reading.strategy.swapped
+        first, second = (1, 0) if is_swapped else (0, 1)
         for begin in range(0, len(rows[0]), _AT_ONCE):
             span = slice(begin, begin + _AT_ONCE)
             selected = select_pairs(

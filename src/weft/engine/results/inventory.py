@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from weft.plan.changelog import LiveQuery, QueryId, Slots
+from weft.plan.changelog import LiveQuery, QueryId
 from weft.plan.key import StoreId
 from weft.plan.probe_tree import StoredJoin
+from weft.plan.slots import Slots
 from weft.plan.stream import Stream
 from weft.plan.window import to_micros
-from weft.planner.stores import places_of
 from weft.storage.bucket import Bucket
 from weft.storage.compaction import choose_merges
 from weft.storage.data_folder import DataFolder
@@ -227,4 +227,4 @@ class Inventory:
 
 def _places(live: LiveQuery) -> tuple[StoreId, ...]:
     """As its record has them: what is on disk must not be out of reach because this release would call it otherwise."""
-    return tuple(map(StoreId, live.record.stores)) or places_of(live)
+    return tuple(map(StoreId, live.record.stores)) or live.strategy.stores

@@ -15,6 +15,7 @@ from weft.engine.results.leases import GRACE, Lease, kept_from
 from weft.errors import QueryFailed, ResultsGone, StateCorrupt
 from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading
 from weft.plan.changelog import QueryId, QueryRecord
+from weft.planner.strategy import choose_strategy
 from weft.spark.result_tables import projected
 from weft.spark.select_list import results_frame
 
@@ -75,7 +76,8 @@ class ResultLog:
         query, record = bound_of(core, self._query), record_of(core, self._query)
         if record is None:  # it is not in effect yet
             record = QueryRecord(self._query, self._name, query.sql, 0, core.next_batch, None, ended=0)
-        return plan_reading(record, query, streams, data=str(core.directory.path("data")))
+        strategy = choose_strategy(query, record.route)
+        return plan_reading(record, query, strategy, streams, data=str(core.directory.path("data")))
 
     def _chunks(self, reading: Reading, first: int, last: int) -> Iterator[tuple[int, list[Chunk]]]:
         """What is in each batch; raises ResultsGone where batches went although they were held, for too long."""

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import assert_never
 
 from weft.engine.views.explain_trees import Flows, explain_probed, explain_probes
-from weft.plan.changelog import LiveQuery, QueryRecord, Slots
+from weft.plan.changelog import LiveQuery, QueryRecord
 from weft.plan.expression import to_sql
 from weft.plan.key import key_text
 from weft.plan.probe_tree import TIME_ROUTE, inputs_of
 from weft.plan.query import BoundQuery, Relation
-from weft.plan.shared import Place, SharedJoin, SharedPlan, SliceStore, Store, join_id, session_id
+from weft.plan.shared import SharedJoin, SharedPlan, SliceStore, Store
+from weft.plan.slots import Slots
+from weft.plan.strategy import (
+    EquiJoin,
+    FactoredAggregate,
+    Place,
+    ProbeAggregate,
+    ProbeJoin,
+    Selection,
+    SessionAggregate,
+    SessionJoin,
+    SliceAggregate,
+    Strategy,
+)
 from weft.plan.window import window_text
-from weft.planner.aggregates import slice_sides
-from weft.planner.stores import is_swapped, session_places, sides_of
+from weft.planner.aggregates import sliced_relations
+from weft.planner.stores import stored_relations
 
 _MANY = 8
 
@@ -67,57 +81,67 @@ def _slices_text(plan: SharedPlan, slices: SliceStore) -> str:
     return f"{side.stream}{role}, {kind} by {key_text(side.keys) or 'nothing'}"
 
 
-def explain_query(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> str:
+def explain_query(record: QueryRecord, query: BoundQuery, strategy: Strategy, plan: SharedPlan) -> str:
     """One query: its relations, where their rows are, and who else uses the same stores and join."""
     lines = [f"query {record.name} ({record.id}): {_life(record)}", f"  {' '.join(query.sql.split())}"]
-    if query.aggregation is not None and not query.is_wide:
-        return "\n".join((*lines, *_aggregation_lines(record, query, plan)))
-    sides = sides_of(query, record.route)
-    for relation, side in zip(query.relations, sides, strict=True):
+    if isinstance(strategy, SliceAggregate | FactoredAggregate):
+        return "\n".join((*lines, *_aggregation_lines(record, query, strategy, plan)))
+    for relation, side in zip(query.relations, stored_relations(strategy), strict=True):
         lines.append(f"  {_relation_text(relation)}")
         store = next((store for store in plan.stores if store.id == side.store), None)
         if store is not None:
             lines.append(
                 f"    store {store.id}: {_store_text(store)}; shared with {_others(plan, store.slots, record)}"
             )
-    if query.is_probed:
-        lines += explain_probed(record, query, plan, others=lambda slots: _others(plan, slots, record))
-        lines += _combined_lines(record, query, plan)
-    elif query.session is not None:
-        mine = session_id(session_places(sides))
-        lines.append(f"  session join {mine}: combinations of a session of the join key, when it ends")
-        lines += [f"    where {to_sql(each.expression)}" for each in query.conditions]
-        shared = next((join.slots for join in plan.session_joins if join.id == mine), None)
-        lines += [f"    shared with {_others(plan, shared, record)}"] if shared is not None else []
-    elif query.is_join:
-        left, right = (sides[1], sides[0]) if is_swapped(sides) else (sides[0], sides[1])
-        assert left.index is not None and right.index is not None
-        mine = join_id(left.store, left.index.id, right.store, right.index.id)
-        keys = " AND ".join(f"{to_sql(pair.left)} = {to_sql(pair.right)}" for pair in query.keys)
-        lines.append(f"  join {mine} on {keys}")
-        users = {join.id: join.slots for join in plan.joins}
-        lines += [f"    shared with {_others(plan, users[mine], record)}"] if mine in users else []
+    lines += _join_lines(record, query, strategy, plan)
     lines += [f"  notice: {notice}" for notice in query.notices]
     return "\n".join(lines)
 
 
-def _aggregation_lines(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> Iterator[str]:
-    """Where each relation accumulates, and who else is counted in the same slices."""
-    sides = slice_sides(query)
-    for relation, side in zip(query.relations, sides, strict=True):
+def _join_lines(record: QueryRecord, query: BoundQuery, strategy: Strategy, plan: SharedPlan) -> Iterator[str]:
+    """How the relations of a query are joined, and which other queries use the same operators."""
+    match strategy:
+        case ProbeJoin(result=result) | ProbeAggregate(join=ProbeJoin(result=result)):
+            yield from explain_probed(record, result, plan, others=lambda slots: _others(plan, slots, record))
+            yield from _combined_lines(record, strategy, plan)
+        case SessionJoin(result=result) | SessionAggregate(join=SessionJoin(result=result)):
+            yield f"  session join {result}: combinations of a session of the join key, when it ends"
+            yield from (f"    where {to_sql(each.expression)}" for each in query.conditions)
+            yield from (
+                f"    shared with {_others(plan, join.slots, record)}"
+                for join in plan.session_joins
+                if join.id == result
+            )
+        case EquiJoin(result=result):
+            keys = " AND ".join(f"{to_sql(pair.left)} = {to_sql(pair.right)}" for pair in query.keys)
+            yield f"  join {result} on {keys}"
+            yield from (
+                f"    shared with {_others(plan, join.slots, record)}" for join in plan.joins if join.id == result
+            )
+        case Selection() | SliceAggregate() | FactoredAggregate():
+            pass
+        case _:
+            assert_never(strategy)
+
+
+def _aggregation_lines(
+    record: QueryRecord, query: BoundQuery, strategy: SliceAggregate | FactoredAggregate, plan: SharedPlan
+) -> Iterator[str]:
+    """Where each relation accumulates, and which other queries use the same slices."""
+    for relation, side in zip(query.relations, strategy.slices, strict=True):
         yield f"  {_relation_text(relation)}"
         for slices in (slices for slices in plan.slice_stores if slices.id == side.store):
             shared = _others(plan, slices.slots, record)
             yield f"    slices {slices.id}: {_slices_text(plan, slices)}; shared with {shared}"
-    if query.is_join:
+    if isinstance(strategy, FactoredAggregate):
         keys = " AND ".join(f"{to_sql(pair.left)} = {to_sql(pair.right)}" for pair in query.keys)
         yield f"  per window and key, both sides multiplied on {keys}: no pairs are built"
     yield from (f"  notice: {notice}" for notice in query.notices)
 
 
-def _combined_lines(record: QueryRecord, query: BoundQuery, plan: SharedPlan) -> Iterator[str]:
+def _combined_lines(record: QueryRecord, strategy: Strategy, plan: SharedPlan) -> Iterator[str]:
     """What becomes of the combinations of an aggregating query."""
-    mine = {side.store for side in slice_sides(query)} if query.aggregation is not None else set()
+    mine = {side.store for side in sliced_relations(strategy)}
     for slices in (slices for slices in plan.slice_stores if slices.id in mine):
         shared = _others(plan, slices.slots, record)
         yield f"  combinations become slices {slices.id}: {_slices_text(plan, slices)}; shared with {shared}"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from weft.plan.changelog import QueryRecord, Slots
+from weft.plan.changelog import QueryRecord
 from weft.plan.expression import to_sql
 from weft.plan.key import key_text
 from weft.plan.probe_tree import Equality, Input, Probe, StoredJoin
-from weft.plan.query import BoundQuery
 from weft.plan.shared import SharedPlan
-from weft.planner.joins.normal_form import source_of
+from weft.plan.slots import Slots
 
 Flows = Mapping[str, tuple[int, int]]
 """For each probe: combinations that came to it in the last batch, and those it made."""
@@ -30,10 +29,9 @@ def explain_probes(plan: SharedPlan, flows: Flows, names: Names) -> Iterator[str
         yield from _tree(tree, flows, names, depth=2)
 
 
-def explain_probed(record: QueryRecord, query: BoundQuery, plan: SharedPlan, *, others: Names) -> Iterator[str]:
+def explain_probed(record: QueryRecord, source: str, plan: SharedPlan, *, others: Names) -> Iterator[str]:
     """The ways to one query's combinations, and who shares each step."""
     mine = 1 << record.slot
-    source = source_of(query)
     for probe in (each for tree in plan.probes.trees for each in tree.walk()):
         if probe.result == source and probe.result_slots & mine:
             yield f"  from {probe.start.text}: {' → '.join(_way(plan, probe))}"

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from weft.plan.changelog import LiveQuery, Slots
+from weft.plan.changelog import LiveQuery
 from weft.plan.expression import Expression, Literal, Opaque, parts_of, to_sql
 from weft.plan.key import Key, key_text
 from weft.plan.probe_tree import TIME_ROUTE, Input, Probe
-from weft.plan.shared import Place, SharedPlan, SliceSide, SliceStore, Store
+from weft.plan.shared import SharedPlan, SliceStore, Store
+from weft.plan.slots import Slots
+from weft.plan.strategy import Place, SlicedRelation
 from weft.plan.stream import Stream
 from weft.storage.journal import Manifest
 
@@ -191,7 +193,7 @@ def _add_slices(draft: _Draft, slices: SliceStore, plan: SharedPlan) -> None:
     draft.add(Node(f"store:{slices.id}", Kind.STORE, title, detail, slices.slots, plain), *sources)
 
 
-def _combinations(plan: SharedPlan, side: SliceSide) -> Iterator[str]:
+def _combinations(plan: SharedPlan, side: SlicedRelation) -> Iterator[str]:
     """Where the combinations come from that a store of windows accumulates."""
     for probe in plan.probes.probes():
         if probe.result == side.source:

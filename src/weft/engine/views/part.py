@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft.plan.changelog import Slots
 from weft.plan.probe_tree import Probe, ProbeForest
 from weft.plan.shared import SharedPlan
+from weft.plan.slots import Slots
 from weft.plan.stream import Stream
-from weft.planner.stores import weave
+from weft.planner.stores import plan_stores
 
 
 def part_of(plan: SharedPlan, streams: Mapping[str, Stream], slots: Slots) -> SharedPlan:
     """The plan as far as it serves the queries of some slots."""
     queries = [live for live in plan.queries if slots >> live.slot & 1]
-    return weave(queries, streams, probes=_forest(plan.probes, slots))
+    return plan_stores(queries, streams, probes=_forest(plan.probes, slots))
 
 
 def _forest(forest: ProbeForest, slots: Slots) -> ProbeForest:

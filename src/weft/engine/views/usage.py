@@ -6,7 +6,6 @@ from collections import Counter
 
 from weft.engine.core import Core
 from weft.plan.changelog import QueryId
-from weft.planner.stores import places_of
 from weft.storage.bucket import Bucket
 from weft.storage.reachability import Horizons, horizons
 
@@ -22,7 +21,7 @@ def state_bytes(core: Core) -> dict[QueryId, float]:
         buckets, masks = list(core.inventory.buckets.values()), dict(core.inventory.masks)
         open_, closed = core.inventory.open, dict(core.inventory.closed)
         live, watermarks = dict(core.roster.live), core.watermarks()
-    places = {query: places_of(each) for query, each in live.items()}
+    places = {query: each.strategy.stores for query, each in live.items()}
     limits = horizons(live.values(), places, watermarks, closed, stored=stored)
     sizes: Counter[int] = Counter()
     for bucket in buckets:

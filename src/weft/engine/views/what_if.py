@@ -10,9 +10,10 @@ from weft.engine.batches.reports import RATE_BATCHES
 from weft.engine.core import Core
 from weft.engine.views.graph import Graph, Kind, Node, is_plain, plan_graph, rates_through, rows_through
 from weft.engine.views.part import part_of
-from weft.plan.changelog import NO_SLOTS, LiveQuery, QueryId, QueryRecord, Slots, free_slots, slots_of
+from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
 from weft.plan.query import BoundQuery
-from weft.planner.stores import choose_route, routes_of
+from weft.plan.slots import NO_SLOTS, Slots, free_slots, slot_set
+from weft.planner.strategy import choose_route, live_query, routes_of
 
 _NEW = QueryId("new")
 _COUNTED = (Kind.STREAM, Kind.STORE, Kind.JOIN, Kind.AGGREGATE)
@@ -86,10 +87,10 @@ def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatI
     with lease:
         results = list(kept)  # after a restart they are read from the disk
     through = [(each.at, rows_through(each, flows)) for each in results]
-    slot = free_slots(slots_of(each.slot for each in live), 1)[0]
+    slot = free_slots(slot_set(each.slot for each in live), 1)[0]
     known = live if sees is None else [each for each in live if sees(each.record.name) or _has_plain_route(each)]
     record = QueryRecord(_NEW, _NEW, query.sql, slot, 0, None, choose_route(query, routes_of(known)))
-    imagined = core.planning.imagine([*live, LiveQuery(record, query)], streams, results)
+    imagined = core.planning.imagine([*live, live_query(record, query)], streams, results)
     there = plan_graph(before, streams)
     seen = rates_through(through)
     if seen:  # whatever is there and has no rows has none
@@ -98,7 +99,7 @@ def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatI
     if sees is None:
         graph = plan_graph(imagined, streams)
     else:
-        own = slots_of(each.slot for each in live if sees(each.record.name))
+        own = slot_set(each.slot for each in live if sees(each.record.name))
         graph = plan_graph(part_of(imagined, streams, Slots(own | 1 << slot)), streams)
         secret = {node.id for node in graph.nodes.values() if not node.plain}
         used = {node: Slots(slots & own) if node in secret else slots for node, slots in used.items()}

@@ -14,14 +14,14 @@ from weft.execution.selection.computed import Keys, Tagged, rows_by_part, withou
 from weft.kernels.aggregate.cells import LAST, ROWS, Cells, split_groups
 from weft.kernels.aggregate.rows_to_cells import RowBatch, collect
 from weft.kernels.aggregate.session_index import SessionIndex, index_sessions
-from weft.kernels.bitset import from_words, to_words
+from weft.kernels.bitset import set_from_words, set_to_words
 from weft.kernels.expression.evaluate import EvaluationError
 from weft.kernels.hash_space import hash_range
 from weft.kernels.key_hash import hash_keys
-from weft.plan.changelog import NO_SLOTS, Slots
 from weft.plan.expression import Expression
 from weft.plan.identity import identity
-from weft.plan.shared import SliceSide
+from weft.plan.slots import NO_SLOTS, Slots
+from weft.plan.strategy import SlicedRelation
 from weft.storage.bucket import Bucket, Part
 from weft.storage.slices import write_slices
 
@@ -39,7 +39,7 @@ def fill_slices(tagged: Tagged, slices: SliceTag) -> Bucket | None:
 
 def accumulate(tagged: Tagged, slices: SliceTag) -> tuple[Cells, tuple[int, int]] | None:
     """The cells of the rows that a store's queries want, and the time of those rows; None if there are none."""
-    sets = tagged.sets & to_words(slices.store.slots, tagged.program.words)
+    sets = tagged.sets & set_to_words(slices.store.slots, tagged.program.words)
     try:
         rows = _rows(tagged, slices, sets, {})
     except EvaluationError:
@@ -92,7 +92,7 @@ def check_rows(parts: Iterable[Cells], rows: int, what: str) -> None:
 
 
 def write_cells(
-    cells: Cells, side: SliceSide, task: BatchTask, *, path: str, span: tuple[int, int], rows: int | None = None
+    cells: Cells, side: SlicedRelation, task: BatchTask, *, path: str, span: tuple[int, int], rows: int | None = None
 ) -> Bucket:
     """Write cells as a bucket of slices with one part per partition; `span` is the time of their rows, and `rows` how
     many they must be, if the cells were merged from others."""
@@ -108,12 +108,12 @@ def write_cells(
     return Bucket(file.path, side.store, side.stream, task.batch, tuple(described), file.bytes)
 
 
-def index_of(cells: Cells, side: SliceSide) -> SessionIndex:
+def index_of(cells: Cells, side: SlicedRelation) -> SessionIndex:
     """How the cells of sessions are found again."""
     return index_sessions(cells.group, cells.lanes[LAST], route_hashes(cells, side))
 
 
-def route_hashes(cells: Cells, side: SliceSide) -> Array:
+def route_hashes(cells: Cells, side: SlicedRelation) -> Array:
     """Where each group belongs in hash space: by the keys the store is partitioned by."""
     if side.route == 0:
         return np.zeros(cells.group_count, np.uint64)
@@ -124,5 +124,5 @@ def route_hashes(cells: Cells, side: SliceSide) -> Array:
 def _describe(cells: Cells, low: int, high: int, span: tuple[int, int]) -> Part:
     if len(cells) == 0:
         return Part(low, high, 0, 0, 0, NO_SLOTS)
-    slots = Slots(from_words(np.bitwise_or.reduce(cells.sets, axis=0)))
+    slots = Slots(set_from_words(np.bitwise_or.reduce(cells.sets, axis=0)))
     return Part(low, high, len(cells), span[0], span[1], slots)

@@ -15,10 +15,10 @@ from weft.kernels.aggregate.cells import LAST, Cells
 from weft.kernels.aggregate.session_index import SessionIndex, chosen_cells, ending_spans, surely_open_after
 from weft.kernels.aggregate.sessions import SessionQuery
 from weft.kernels.aggregate.sort_codes import distinct
-from weft.kernels.bitset import WORD_BITS, resized, to_words
+from weft.kernels.bitset import WORD_BITS, resized, set_to_words
 from weft.kernels.hash_space import hash_range
-from weft.plan.changelog import Slots
 from weft.plan.key import StoreId
+from weft.plan.slots import Slots
 from weft.storage.bucket import Bucket
 from weft.storage.slices import read_sessions
 
@@ -115,7 +115,7 @@ class SessionCells:
         """The query-sets of classes, as far as they still mean a live query."""
         words = self._program.words
         live = self._program.live if epoch == self._task.batch else self._task.masks.get(epoch, Slots(0))
-        found: Array = resized(sets, words) & to_words(live & ((1 << WORD_BITS * words) - 1), words)
+        found: Array = resized(sets, words) & set_to_words(live & ((1 << WORD_BITS * words) - 1), words)
         return found
 
 

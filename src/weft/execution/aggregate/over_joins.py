@@ -18,12 +18,12 @@ from weft.execution.program import BatchTask, CombinedTag, Program, SliceTag
 from weft.execution.selection.computed import Tagged, TagReport
 from weft.kernels.aggregate.cells import Cells, compact, concat, only_groups
 from weft.kernels.arrow_types import arrow_type
-from weft.kernels.bitset import to_words
+from weft.kernels.bitset import set_to_words
 from weft.kernels.join.select_matches import select_windows
-from weft.plan.changelog import NO_SLOTS, Slots
 from weft.plan.expression import Column, parts_of
 from weft.plan.key import StoreId
 from weft.plan.probe_tree import Input
+from weft.plan.slots import NO_SLOTS, Slots
 from weft.storage.bucket import TIME, Bucket
 from weft.storage.combinations import Combinations
 
@@ -50,7 +50,7 @@ class CombinedCells:
             taken = Slots(taken | tag.slices.store.slots)
             for some in _pieces(found, tag):
                 self._accumulate(tag, some)
-        return found if taken == NO_SLOTS else found.with_sets(found.sets & ~to_words(taken, self._program.words))
+        return found if taken == NO_SLOTS else found.with_sets(found.sets & ~set_to_words(taken, self._program.words))
 
     def _accumulate(self, tag: CombinedTag, found: Combinations) -> None:
         rows, starts, sets = self._by_window(tag, found)
@@ -72,7 +72,7 @@ class CombinedCells:
         earliest, latest = times.min(axis=0), times.max(axis=0)
         rows, starts, sets = [], [], []
         for sliding, slots in tag.shapes:
-            mine = found.sets & to_words(slots, self._program.words)
+            mine = found.sets & set_to_words(slots, self._program.words)
             wanted = np.flatnonzero(mine.any(axis=1))
             selected = select_windows(earliest[wanted], latest[wanted], sliding=sliding, start=None)
             assert selected.window_start is not None
@@ -98,7 +98,7 @@ class CombinedCells:
 
 def _pieces(found: Combinations, tag: CombinedTag) -> Iterator[Combinations]:
     """Combinations that the store's queries want, as many as will not be too many rows."""
-    wanted = found.with_sets(found.sets & to_words(tag.slices.store.slots, found.sets.shape[1]))
+    wanted = found.with_sets(found.sets & set_to_words(tag.slices.store.slots, found.sets.shape[1]))
     windows = sum(-(-sliding.size // sliding.slide) for sliding, _ in tag.shapes)
     step = max(1, ROWS_AT_ONCE // windows)
     if len(wanted) <= step:

@@ -22,8 +22,8 @@ from weft.execution.merge_buckets import rewrite_rows
 from weft.execution.program import BatchTask, Program
 from weft.kernels.aggregate.cells import LAST, concat
 from weft.kernels.aggregate.session_index import chosen_cells
-from weft.kernels.bitset import resized, to_words
-from weft.plan.changelog import Slots
+from weft.kernels.bitset import resized, set_to_words
+from weft.plan.slots import Slots
 from weft.storage.bucket import Bucket, open_parts
 from weft.storage.slices import read_sessions
 
@@ -110,7 +110,7 @@ def _kept_rows(program: Program, task: BatchTask, bucket: Bucket, parts: Mapping
     for each in program.session_joins:
         if bucket.store in {store for store, _ in each.join.places}:
             sessions |= each.join.slots
-    others = to_words(Slots(task.masks.get(bucket.epoch, Slots(0)) & ~sessions), program.words)
+    others = set_to_words(Slots(task.masks.get(bucket.epoch, Slots(0)) & ~sessions), program.words)
     views = open_parts(Path(task.data) / bucket.path, tuple(parts))
     return {
         number: flags | (resized(view.sets, program.words) & others).any(axis=1)

@@ -13,11 +13,11 @@ from weft.execution.aggregate.accumulate import route_hashes, rows_in, write_cel
 from weft.execution.program import BatchTask, Program
 from weft.kernels.aggregate.cells import LAST, Cells, compact, concat, only_groups, reduce_lanes
 from weft.kernels.aggregate.sessions import number_sessions
-from weft.kernels.bitset import WORD_BITS, resized, to_words
+from weft.kernels.bitset import WORD_BITS, resized, set_to_words
 from weft.kernels.hash_space import hash_range
-from weft.plan.changelog import Slots
 from weft.plan.key import StoreId
-from weft.plan.shared import SliceSide
+from weft.plan.slots import Slots
+from weft.plan.strategy import SlicedRelation
 from weft.storage.bucket import Bucket
 from weft.storage.slices import read_slices
 
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 
 def load_cells(
-    program: Program, task: BatchTask, partition: int, *, buckets: Iterable[Bucket], side: SliceSide
+    program: Program, task: BatchTask, partition: int, *, buckets: Iterable[Bucket], side: SlicedRelation
 ) -> list[Cells]:
     """This partition's cells in some buckets of a store, one value per bucket part: only classes that still mean a
     live query, only groups in the partition's range of hash space."""
@@ -46,13 +46,13 @@ def load_cells(
 
 def with_meaning(cells: Cells, meaning: Slots, words: int) -> Cells:
     """The cells with query-sets of `words` words, ANDed with a changelog-set; cells for nobody are left out."""
-    sets = resized(cells.sets, words) & to_words(meaning & ((1 << WORD_BITS * words) - 1), words)
+    sets = resized(cells.sets, words) & set_to_words(meaning & ((1 << WORD_BITS * words) - 1), words)
     cells = replace(cells, sets=sets)
     kept = np.asarray(sets.any(axis=1))
     return cells if kept.all() else cells.take(np.flatnonzero(kept[cells.classes]))
 
 
-def _in_range(cells: Cells, side: SliceSide, low: int, high: int) -> Cells:
+def _in_range(cells: Cells, side: SlicedRelation, low: int, high: int) -> Cells:
     hashes = route_hashes(cells, side)
     mine = (hashes >= np.uint64(low)) & (hashes <= np.uint64(high))
     return only_groups(cells.take(np.flatnonzero(mine[cells.group])), np.flatnonzero(mine))

@@ -10,9 +10,9 @@ import pyarrow as pa
 from weft.execution.program import BatchTask, Program
 from weft.kernels.hash_space import hash_range, range_in
 from weft.kernels.join.merge_join import Side
-from weft.plan.changelog import Slots
 from weft.plan.key import IndexId, key_text
 from weft.plan.shared import Store
+from weft.plan.slots import Slots
 from weft.storage.bucket import HASH, Bucket, Part, PartView, index_hash, index_rows, open_parts
 
 

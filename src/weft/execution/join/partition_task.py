@@ -18,11 +18,11 @@ from weft.execution.join.partition_range import PartitionRange, key_values, mean
 from weft.execution.join.session_join import close_session_join
 from weft.execution.merge_buckets import merge_buckets
 from weft.execution.program import BatchTask, JoinProbe, Program
-from weft.kernels.bitset import to_words
+from weft.kernels.bitset import set_to_words
 from weft.kernels.join.merge_join import join_pairs
 from weft.kernels.key_hash import equal_rows
-from weft.plan.changelog import Slots
 from weft.plan.key import StoreId
+from weft.plan.slots import Slots
 from weft.storage.bucket import (
     Bucket,
     Part,
@@ -171,7 +171,7 @@ def _join_parts(
     left_store, right_store = program.stores[join.left], program.stores[join.right]
     left_side = mine.side(left, left_number, left_store, join.left_index)
     right_side = mine.side(right, right_number, right_store, join.right_index)
-    left_rows, right_rows = join_pairs(left_side, right_side, probe.windows, to_words(mask, program.words))
+    left_rows, right_rows = join_pairs(left_side, right_side, probe.windows, set_to_words(mask, program.words))
     views = (mine.view(left, left_number), mine.view(right, right_number))
     left_columns = key_values(left_store, join.left_index, views[0])
     if left_columns and len(left_rows):

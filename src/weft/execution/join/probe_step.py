@@ -15,17 +15,17 @@ import pyarrow as pa
 from weft.execution.join.row_references import RowParts
 from weft.execution.join.store_view import Seen
 from weft.execution.program import Program
-from weft.kernels.bitset import column_of, from_words, resized, slots_of, to_mask, to_words
+from weft.kernels.bitset import column_of, resized, set_from_words, set_to_words
 from weft.kernels.expression.evaluate import EvaluationError, evaluate
 from weft.kernels.join.and_sets import combine_sets
 from weft.kernels.join.band_join import Bound, sortable, theta_pairs, time_bounds
 from weft.kernels.join.merge_join import Side, iter_pairs
 from weft.kernels.join.window_table import WindowTable
 from weft.kernels.key_hash import equal_rows
-from weft.plan.changelog import Slots
 from weft.plan.expression import Expression
 from weft.plan.identity import identity
 from weft.plan.probe_tree import Comparison, Equality, Input, Probe, columns_by_input
+from weft.plan.slots import Slots, slot_numbers, slot_set
 from weft.storage.combinations import Combinations, Member
 
 Array = np.ndarray[Any, Any]
@@ -70,7 +70,7 @@ class Conditions:
             self.failures[slot] = str(error)
             true = np.zeros(len(mine), np.bool_)
         sets = found.sets.copy()
-        sets[mine[~true]] &= ~to_words(1 << slot, sets.shape[1])
+        sets[mine[~true]] &= ~set_to_words(1 << slot, sets.shape[1])
         return found.with_sets(sets)
 
     def _truth(self, found: Combinations, inputs: Sequence[Input], condition: Expression) -> Array:
@@ -91,13 +91,13 @@ class Conditions:
 
     def _without_failing(self, found: Combinations, inputs: Sequence[Input], condition: Expression) -> Combinations:
         failing: dict[int, str] = {}
-        for slot in slots_of(from_words(np.bitwise_or.reduce(found.sets, axis=0))):
+        for slot in slot_numbers(set_from_words(np.bitwise_or.reduce(found.sets, axis=0))):
             try:
                 self._truth(found.take(np.flatnonzero(column_of(found.sets, slot))), inputs, condition)
             except EvaluationError as error:
                 failing[slot] = str(error)
         self.failures |= failing
-        return found.with_sets(found.sets & ~to_words(to_mask(failing), found.sets.shape[1]))
+        return found.with_sets(found.sets & ~set_to_words(slot_set(failing), found.sets.shape[1]))
 
 
 class Hop:
@@ -141,7 +141,7 @@ class Hop:
         if side is not None:
             times = self.left.members[self.probe.members.index(route.left)].time
             mine = Side(self.left.hashes, times, self.left.sets, None)
-            mask = to_words(seen.mask, self.program.words)
+            mask = set_to_words(seen.mask, self.program.words)
             yield from iter_pairs(mine, side, self.program.windows[route.left, route.right], mask)
 
     def _by_value(self, seen: Seen) -> Iterator[Pairs]:
@@ -205,7 +205,7 @@ class Hop:
         """The pairs that some query wants, as combinations."""
         left, words = self.left, self.program.words
         distances = self._distances(left.members, seen.members)
-        mask = to_words(seen.mask, words)
+        mask = set_to_words(seen.mask, words)
         sets = combine_sets(left.sets, resized(seen.sets, words), mask, pairs=pairs, distances=distances)
         kept = np.flatnonzero(sets.any(axis=1))
         if len(kept):
@@ -259,4 +259,4 @@ _TURNED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 def restricted(found: Combinations, slots: Slots, words: int) -> Combinations:
     """The combinations that some of the slots qualify for, for these slots only."""
-    return found.with_sets(found.sets & to_words(slots, words))
+    return found.with_sets(found.sets & set_to_words(slots, words))

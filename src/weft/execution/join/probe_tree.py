@@ -20,12 +20,12 @@ from weft.execution.join.probe_step import Conditions, Hop, restricted
 from weft.execution.join.row_references import RowParts
 from weft.execution.join.store_view import Fresh, HashRange, Seen, StoreViews
 from weft.execution.program import BatchTask, Program
-from weft.kernels.bitset import from_words, resized, to_words
+from weft.kernels.bitset import resized, set_from_words, set_to_words
 from weft.kernels.hash_space import hash_range
 from weft.kernels.order import sort_order
-from weft.plan.changelog import Slots
 from weft.plan.key import StoreId
 from weft.plan.probe_tree import Input, Probe, StoredJoin
+from weft.plan.slots import Slots
 from weft.storage.bucket import LAST_HASH, Bucket, Part
 from weft.storage.combinations import Combinations, Member, concat, open_combinations, place_id, write_combinations
 from weft.storage.index_order import order_index
@@ -127,7 +127,7 @@ class _Walk:
             side = seen.by_key(0, probe.start, probe.route.left_index)
             rows, hashes = (rows[:0], np.empty(0, np.uint64)) if side is None else (side.order(), side.h)
         words = self.program.words
-        sets = resized(np.take(seen.sets, rows, axis=0), words) & to_words(seen.mask, words)
+        sets = resized(np.take(seen.sets, rows, axis=0), words) & set_to_words(seen.mask, words)
         return Combinations((seen.members[0].take(rows),), sets, hashes).with_sets(sets)
 
     def _arriving(self, probe: Probe, files: Iterable[Partial]) -> Combinations | None:
@@ -243,7 +243,7 @@ class _Walk:
         refs, numbered = self._numbered(Combinations(found.members, found.sets))
         file = write_combinations(self.task.data, path, numbered, refs, times=True, indexes=indexes)
         oldest = np.min([member.time for member in found.members], axis=0)
-        slots = Slots(from_words(np.bitwise_or.reduce(found.sets, axis=0)))
+        slots = Slots(set_from_words(np.bitwise_or.reduce(found.sets, axis=0)))
         part = Part(0, LAST_HASH, len(found), int(oldest.min()), int(oldest.max()), slots)
         files = tuple(sorted({ref.path for ref in refs}))
         bucket = Bucket(file.path, store.id, store.inputs[0].stream, self.task.batch, (part,), file.bytes, files)

@@ -25,10 +25,10 @@ from weft.kernels.aggregate.factored import equal_pairs
 from weft.kernels.aggregate.session_index import ending_spans, spelled_out, surely_open_after
 from weft.kernels.aggregate.sessions import JoinedSessions, join_sessions
 from weft.kernels.aggregate.sort_codes import distinct
-from weft.kernels.bitset import column_of, resized, to_words
+from weft.kernels.bitset import column_of, resized, set_to_words
 from weft.kernels.join.merge_join import Side
-from weft.plan.changelog import Slots
-from weft.plan.shared import Place
+from weft.plan.slots import Slots
+from weft.plan.strategy import Place
 from weft.storage.bucket import TIME, Bucket, PartView
 from weft.storage.combinations import Combinations, Member
 from weft.storage.result_files import PartRef, WindowResult, write_session_rows
@@ -168,7 +168,7 @@ class _Closing:
             begins, ends = (np.searchsorted(side.h, hashes, side=edge) for edge in ("left", "right"))
             at = spelled_out(begins, ends)
             rows = at if side.rows is None else np.asarray(side.rows)[at]
-            sets = resized(view.sets[rows], program.words) & to_words(part.mask, program.words)
+            sets = resized(view.sets[rows], program.words) & set_to_words(part.mask, program.words)
             kept = np.flatnonzero(sets.any(axis=1))
             rows = rows[kept]
             keys = [column.take(pa.array(rows)) for column in key_values(program.stores[place[0]], place[1], view)]
@@ -197,7 +197,7 @@ class _Closing:
         sessions = join_sessions(numbers, times, times, query.sessions)
         over, ended = query.sessions.ended(sessions, after=self._limits.after, upto=self._limits.upto)
         sessions = replace(sessions, ends=query.sessions.last_times(sessions))
-        bit = to_words(1 << query.slot, self._program.words)
+        bit = set_to_words(1 << query.slot, self._program.words)
         pools = []
         for side, rows, session, flags in zip(sides, mine, sessions.numbers, still_open, strict=True):
             flags[rows[~over[session]]] = True

@@ -18,9 +18,9 @@ from weft.execution.join.row_references import RowParts
 from weft.execution.program import BatchTask, Program
 from weft.kernels.hash_space import hash_range, range_in
 from weft.kernels.join.merge_join import Side
-from weft.plan.changelog import Slots
 from weft.plan.key import Index
 from weft.plan.probe_tree import Input, Probe
+from weft.plan.slots import Slots
 from weft.storage.bucket import HASH, Bucket, PartView, index_hash, index_rows
 from weft.storage.combinations import CombinationFile, PartMember, StoredMember, open_combinations, place_id
 from weft.storage.index_order import order_index

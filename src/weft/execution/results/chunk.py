@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,16 @@ from weft.kernels.bitset import column_of
 from weft.kernels.join.select_matches import Selected, select_pairs, select_rows, select_windows
 from weft.kernels.join.window_table import window_ends
 from weft.plan.aggregation import Aggregation
+from weft.plan.strategy import (
+    EquiJoin,
+    FactoredAggregate,
+    ProbeAggregate,
+    ProbeJoin,
+    Selection,
+    SessionAggregate,
+    SessionJoin,
+    SliceAggregate,
+)
 from weft.plan.window import to_micros
 from weft.storage.bucket import PartView, open_part
 from weft.storage.combinations import Member, open_combinations
@@ -87,12 +97,20 @@ def open_chunk(reading: Reading, chunk: Chunk, *, again: bool = False) -> Opened
     """Map the files of a chunk. Raises ResultsGone if they are not there any more. If it will be opened `again`, as by
     whoever reads a page after the other, what of it takes long to find is kept."""
     with kept_files(reading):
-        if reading.aggregation is not None:
-            return _Groups(reading, reading.aggregation, chunk, again=again)
-        if reading.places is not None:
-            kind = _Combinations if reading.session is None else _Sessions
-            return kind(reading, reading.places, chunk)
-        return _Pairs(reading, chunk) if chunk.pairs else _Rows(reading, chunk)
+        match reading.strategy:
+            case Selection():
+                return _Rows(reading, chunk)
+            case EquiJoin(swapped=swapped):
+                return _Pairs(reading, chunk, swapped=swapped)
+            case ProbeJoin():
+                return _Combinations(reading, reading.places, chunk)
+            case SessionJoin():
+                return _Sessions(reading, reading.places, chunk)
+            case SliceAggregate() | FactoredAggregate() | ProbeAggregate() | SessionAggregate():
+                assert reading.aggregation is not None
+                return _Groups(reading, reading.aggregation, chunk, again=again)
+            case _:
+                assert_never(reading.strategy)
 
 
 def _nothing(reading: Reading) -> Found:
@@ -167,14 +185,14 @@ class _Rows:
 class _Pairs:
     """A piece of a segment; a unit is a pair of row numbers."""
 
-    def __init__(self, reading: Reading, chunk: Chunk) -> None:
+    def __init__(self, reading: Reading, chunk: Chunk, *, swapped: bool) -> None:
         self._reading = reading
         data = Path(reading.data)
         views = [open_part(data / path, part) for path, part in (chunk.left, chunk.right)]
         self._mine = min(view.epoch for view in views) >= reading.created
         rows = next(read_pairs(data / chunk.pairs, (chunk.number,))) if self._mine else ()
         sides = list(zip(views, rows, strict=False))
-        self._sides = sides[::-1] if reading.swapped else sides
+        self._sides = sides[::-1] if swapped else sides
         self.units = len(rows[0]) if rows else 0
 
     def find(self, first: int, last: int) -> Found:

@@ -14,14 +14,10 @@ from weft.plan.aggregation import Aggregation
 from weft.plan.changelog import QueryRecord
 from weft.plan.probe_tree import inputs_of
 from weft.plan.query import BoundQuery
-from weft.plan.shared import aggregate_id, join_id, session_id
+from weft.plan.strategy import ProbeAggregate, SessionAggregate, Strategy
 from weft.plan.stream import Stream
 from weft.plan.window import Session, Sliding, TimeBounds
-from weft.planner.aggregates import slice_sides
 from weft.planner.join_aggregates import over_combinations
-from weft.planner.joins.normal_form import source_of
-from weft.planner.session_joins import session_aggregate_id
-from weft.planner.stores import is_swapped, session_places, sides_of
 from weft.storage.journal import Manifest
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
@@ -38,15 +34,15 @@ class Reading:
     start: int | None
     bounds: TimeBounds
     sliding: Sliding | None
+    strategy: Strategy
     source: str
-    """Id of the shared join, or of the selection's store."""
-    swapped: bool
+    """The id under which the result log has the query's rows."""
     columns: tuple[tuple[str, ...], ...]
     schema: pa.Schema
     session: Session | None = None
     aggregation: Aggregation | None = None
-    places: tuple[int, ...] | None = None
-    """For each relation, which member of a combination it is, if results are such."""
+    places: tuple[int, ...] = ()
+    """For each relation, which member of a combination it is."""
     name: str = ""
     """What the query is called, for errors."""
 
@@ -95,8 +91,13 @@ class Chunk:
 _NOWHERE = ("", 0)
 
 
-def plan_reading(record: QueryRecord, query: BoundQuery, streams: dict[str, Stream], *, data: str) -> Reading:
+def plan_reading(
+    record: QueryRecord, query: BoundQuery, strategy: Strategy, streams: dict[str, Stream], *, data: str
+) -> Reading:
     """How to read a query's results."""
+    aggregation = query.aggregation
+    if aggregation is not None and isinstance(strategy, ProbeAggregate | SessionAggregate):
+        aggregation = over_combinations(query)
     return Reading(
         data=data,
         slot=record.slot,
@@ -105,13 +106,13 @@ def plan_reading(record: QueryRecord, query: BoundQuery, streams: dict[str, Stre
         start=record.start,
         bounds=query.bounds,
         sliding=query.sliding,
-        source=record.source or source_id(record, query),
-        swapped=_is_swapped(record, query),
+        strategy=strategy,
+        source=record.source or strategy.result,
         columns=tuple(relation.columns for relation in query.relations),
-        schema=_schema(query, streams) if query.aggregation is None else result_schema(query.aggregation),
+        schema=_schema(query, streams) if aggregation is None else result_schema(aggregation),
         session=query.session,
-        aggregation=over_combinations(query) if query.aggregation and query.is_wide else query.aggregation,
-        places=_places(query) if query.is_wide or query.session is not None else None,
+        aggregation=aggregation,
+        places=_places(query),
         name=record.name,
     )
 
@@ -120,29 +121,6 @@ def _places(query: BoundQuery) -> tuple[int, ...]:
     inputs = inputs_of(query)
     order = sorted(inputs)
     return tuple(order.index(each) for each in inputs)
-
-
-def source_id(record: QueryRecord, query: BoundQuery) -> str:
-    """Id of what makes the query's rows."""
-    if query.aggregation is not None and not query.is_gathered:
-        return aggregate_id(tuple(side.store for side in slice_sides(query)))
-    if query.is_probed:
-        return source_of(query)
-    sides = sides_of(query, record.route)
-    if query.session is not None:
-        source = session_id(session_places(sides))
-        return source if query.aggregation is None else session_aggregate_id(query, source)
-    if not query.is_join:
-        return sides[0].store
-    left, right = (sides[1], sides[0]) if is_swapped(sides) else (sides[0], sides[1])
-    assert left.index is not None and right.index is not None
-    return join_id(left.store, left.index.id, right.store, right.index.id)
-
-
-def _is_swapped(record: QueryRecord, query: BoundQuery) -> bool:
-    """Whether what makes the query's rows has its relations the other way round."""
-    plain = query.aggregation is None and query.session is None and not query.is_probed
-    return plain and is_swapped(sides_of(query, record.route))
 
 
 def _schema(query: BoundQuery, streams: dict[str, Stream]) -> pa.Schema:

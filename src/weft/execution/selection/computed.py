@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from weft.execution.program import BatchTask, Program
-from weft.kernels.bitset import column_of, slots_of, to_mask, to_words
+from weft.kernels.bitset import column_of, set_to_words
 from weft.kernels.expression.evaluate import EvaluationError, batch_columns, evaluate
 from weft.kernels.expression.raises import may_raise
 from weft.kernels.key_hash import hash_keys
-from weft.plan.changelog import Slots
 from weft.plan.expression import Column, Expression
+from weft.plan.slots import Slots, slot_numbers, slot_set
 
 Array = np.ndarray[Any, Any]
 
@@ -85,20 +85,20 @@ def without_failing(tagged: Tagged, users: Mapping[Expression, Slots], sets: Arr
     """
     found: dict[int, str] = {}
     for part, slots in users.items():
-        for slot in slots_of(slots) if may_raise(part) else ():
+        for slot in slot_numbers(slots) if may_raise(part) else ():
             try:
                 evaluate(part, tagged.rows.filter(pa.array(column_of(sets, slot))))
             except EvaluationError as error:
                 found[slot] = str(error)
     tagged.report.failures |= found
-    remaining: Array = sets & ~to_words(to_mask(found), sets.shape[1])
+    remaining: Array = sets & ~set_to_words(slot_set(found), sets.shape[1])
     return remaining
 
 
 def rows_by_part(users: Mapping[Expression, Slots], sets: Array) -> dict[Expression, Array]:
     """For each part that can fail, the rows it is wanted for: it may not be computable for others."""
     return {
-        part: np.asarray((sets & to_words(slots, sets.shape[1])).any(axis=1))
+        part: np.asarray((sets & set_to_words(slots, sets.shape[1])).any(axis=1))
         for part, slots in users.items()
         if may_raise(part)
     }

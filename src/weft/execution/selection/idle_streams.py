@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.kernels.bitset import to_words
-from weft.plan.changelog import NO_SLOTS, LiveQuery, Slots
+from weft.kernels.bitset import set_to_words
+from weft.plan.changelog import LiveQuery
 from weft.plan.idle_streams import Streams, gives_way, streams_of
+from weft.plan.slots import NO_SLOTS, Slots
+from weft.plan.strategy import EquiJoin
 from weft.plan.time import TIME_MAX
 from weft.plan.window import to_micros
 
@@ -57,8 +59,8 @@ def passed_of(stream: str, queries: Iterable[LiveQuery]) -> tuple[Passed, ...]:
         elif query.aggregation is not None:
             assert query.sliding is not None, "windows of an aggregation end"
             rule = Passed(names, NO_SLOTS, (to_micros(query.sliding.size), to_micros(query.sliding.slide)))
-        elif gives_way(query, stream):
-            rule = Passed(names, NO_SLOTS, later=not query.is_wide)
+        elif gives_way(live, stream):
+            rule = Passed(names, NO_SLOTS, later=isinstance(live.strategy, EquiJoin))
         else:
             continue
         found[rule] = Slots(found.get(rule, NO_SLOTS) | 1 << live.slot)
@@ -79,7 +81,7 @@ def in_time(times: Array, sets: Array, rules: Iterable[Passed], closed: Mapping[
 
 
 def _apply(made: InTime, rule: Passed, times: Array, mark: int) -> InTime:
-    bits = to_words(rule.slots, made.sets.shape[1])
+    bits = set_to_words(rule.slots, made.sets.shape[1])
     wanted = (made.sets & bits).any(axis=1)
     gone, missed = times < mark, times < mark
     if rule.windows is not None:

@@ -18,16 +18,16 @@ from weft.execution.program import BatchTask, Program, RoleTag, StreamTag
 from weft.execution.selection.admission import admit
 from weft.execution.selection.computed import Keys, Tagged, TagReport, rows_by_part, without_failing
 from weft.execution.selection.idle_streams import InTime, in_time
-from weft.kernels.bitset import from_words, to_words
+from weft.kernels.bitset import set_from_words, set_to_words
 from weft.kernels.expression.evaluate import EvaluationError
 from weft.kernels.hash_space import hash_range
 from weft.kernels.key_hash import hash_keys
 from weft.kernels.order import sort_order
-from weft.plan.changelog import NO_SLOTS, Slots
 from weft.plan.expression import Column, Expression
 from weft.plan.key import Index, key_column, key_text
 from weft.plan.probe_tree import TIME_ROUTE
 from weft.plan.shared import Store
+from weft.plan.slots import NO_SLOTS, Slots
 from weft.storage.bucket import (
     HASH,
     LAST_HASH,
@@ -94,7 +94,7 @@ def _pieces(table: pa.Table, most: int) -> Iterator[pa.RecordBatch]:
 
 def _fill_stores(tagged: Tagged, role: RoleTag) -> Iterator[Bucket]:
     for store in role.stores:
-        sets = tagged.sets if len(role.stores) == 1 else tagged.sets & to_words(store.slots, tagged.program.words)
+        sets = tagged.sets if len(role.stores) == 1 else tagged.sets & set_to_words(store.slots, tagged.program.words)
         try:
             bucket = _fill_store(tagged, store, sets)
         except EvaluationError:
@@ -173,7 +173,7 @@ def _time_hashes(times: Array) -> tuple[Array, Array | None]:
 def _describe(low: int, high: int, times: Array, sets: Array) -> Part:
     if len(times) == 0:
         return Part(low, high, 0, 0, 0, NO_SLOTS)
-    slots = Slots(from_words(np.bitwise_or.reduce(sets, axis=0)))
+    slots = Slots(set_from_words(np.bitwise_or.reduce(sets, axis=0)))
     return Part(low, high, len(times), int(times.min()), int(times.max()), slots)
 
 

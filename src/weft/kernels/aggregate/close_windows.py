@@ -34,7 +34,7 @@ from weft.kernels.aggregate.loops import (
     table_places,
 )
 from weft.kernels.aggregate.sort_codes import Flags, Longs, distinct
-from weft.kernels.bitset import Words, column_of, to_words
+from weft.kernels.bitset import Words, column_of, set_to_words
 from weft.plan.time import TIME_MIN, held
 
 _AT_ONCE = 1 << 21
@@ -306,4 +306,4 @@ def _operation(name: str) -> int:
 
 def one_bit_sets(slots: Sequence[int], words: int) -> Words:
     """A query-set for each slot alone."""
-    return np.stack([to_words(1 << slot, words) for slot in slots])
+    return np.stack([set_to_words(1 << slot, words) for slot in slots])

@@ -15,7 +15,7 @@ from weft.kernels import large_text as wide
 from weft.kernels.aggregate.cells import LAST, ROWS, Array, Cells, Detail, compact, lane_of
 from weft.kernels.aggregate.exact_sum import sum_of
 from weft.kernels.aggregate.sketch import find_entries, histogram_values, hll_estimates, quantile_codes
-from weft.kernels.aggregate.sort_codes import Longs, from_words, to_decimals
+from weft.kernels.aggregate.sort_codes import Longs, from_codes, to_decimals
 from weft.kernels.arrow_types import arrow_type
 from weft.kernels.join.window_table import window_ends
 from weft.plan.aggregation import Aggregation, Call, Function
@@ -109,7 +109,7 @@ def _value(call: Call, cells: Cells) -> pa.Array:
             return _exact_sum(call, cells)
         case Function.MIN | Function.MAX:
             words, valid = lanes[f"{call.function}:{name}"], lane_of(cells, f"count:{name}") > 0
-            return from_words(words, arrow_type(call.result), cells.dictionaries.get(name), valid)
+            return from_codes(words, arrow_type(call.result), cells.dictionaries.get(name), valid)
         case Function.SPREAD:
             return pa.array(lanes[f"squares:{name}"], mask=lane_of(cells, f"count:{name}") == 0)
         case _:
@@ -139,7 +139,7 @@ def _quantile(call: Call, cells: Cells) -> pa.Array:
         return pc.round(middles).cast(type_, safe=False) if pt.is_integer(type_) else middles.cast(type_, safe=False)
     words = np.zeros(len(cells), np.int64)
     words[known] = samples.weights[at]
-    return from_words(words, type_, cells.dictionaries.get(call.argument), known)
+    return from_codes(words, type_, cells.dictionaries.get(call.argument), known)
 
 
 def _detail(cells: Cells, name: str) -> Detail:

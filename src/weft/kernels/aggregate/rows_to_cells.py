@@ -32,11 +32,11 @@ from weft.kernels.aggregate.cells import (
 )
 from weft.kernels.aggregate.loops import cell_keys, expand_sets, number_sets
 from weft.kernels.aggregate.sketch import histogram_codes, hll_codes
-from weft.kernels.aggregate.sort_codes import Longs, decimal_limbs, distinct, plain_numbers, to_doubles
-from weft.kernels.aggregate.sort_codes import to_words as value_words
-from weft.kernels.bitset import WORD_BITS, Words, slots_of, to_words
+from weft.kernels.aggregate.sort_codes import Longs, decimal_limbs, distinct, plain_numbers, to_codes, to_doubles
+from weft.kernels.bitset import WORD_BITS, Words, set_to_words
 from weft.kernels.key_hash import hash_keys
 from weft.plan.aggregation import Function
+from weft.plan.slots import slot_numbers
 from weft.plan.time import TIME_MIN
 
 _LIMB = np.int64(0xFFFFFFFF)
@@ -101,15 +101,15 @@ def _collect_family(rows: Cells, family: Family) -> Iterator[Cells]:
     if family.accumulators is not None:
         rows = _only_needed(rows, family.accumulators)
     words = rows.sets.shape[1]
-    mask = to_words(family.slots, words)
-    slots = list(slots_of(family.slots))
+    mask = set_to_words(family.slots, words)
+    slots = list(slot_numbers(family.slots))
     limit = max(_FEWEST_CLASSES, 4 * len(slots))
     classes, firsts = number_sets(rows.sets, np.flatnonzero(mask), mask, limit)
     if len(firsts) <= limit:
         if len(firsts):
             yield _gather(rows, family, np.arange(len(rows)), classes, rows.sets[firsts] & mask)
         return
-    singles = np.stack([to_words(1 << slot, words) for slot in slots])
+    singles = np.stack([set_to_words(1 << slot, words) for slot in slots])
     at_word = np.array([slot // WORD_BITS for slot in slots])
     at_bit = np.array([slot % WORD_BITS for slot in slots])
     step = max(1, _EXPANDED_AT_ONCE // len(slots))
@@ -284,7 +284,7 @@ def _spread_lanes(column: pa.Array, name: str) -> dict[str, Array]:
 def _extreme(column: pa.Array, valid: Array | None, kind: str, at: tuple[dict[str, pa.Array], str]) -> Array:
     if valid is None and pt.is_integer(column.type) and column.type.bit_width <= 32:
         return plain_numbers(column).astype(np.int32, copy=False)  # half the bytes to go through
-    found = value_words(column)
+    found = to_codes(column)
     if found.dictionary is not None:
         at[0][at[1]] = found.dictionary
     return found.words if valid is None else np.where(valid, found.words, LEAST if kind == "min" else GREATEST)
@@ -297,7 +297,7 @@ def _details(
     if function is Function.APPROX_DISTINCT:
         yield "registers", *hll_codes(hash_keys([column]).h)
         return
-    found, ones = value_words(column), np.ones(len(column), np.int64)
+    found, ones = to_codes(column), np.ones(len(column), np.int64)
     if found.dictionary is not None:
         at[0][at[1]] = found.dictionary
     if function is Function.COUNT_DISTINCT:

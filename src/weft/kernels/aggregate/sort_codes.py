@@ -35,7 +35,7 @@ def distinct(values: Longs) -> Longs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WordColumn:
+class CodeColumn:
     """One word per row; `valid` is None where no row is NULL; `dictionary` holds the values if words are numbers."""
 
     words: Longs
@@ -53,21 +53,21 @@ def is_direct(type_: pa.DataType) -> bool:
     )
 
 
-def to_words(column: pa.Array) -> WordColumn:
+def to_codes(column: pa.Array) -> CodeColumn:
     """The words of a column, smaller words for smaller values; NaN is the largest number, as in Spark."""
     valid = None if column.null_count == 0 else np.asarray(column.is_valid())
     if is_direct(column.type):
-        return WordColumn(_direct(column), valid, None)
+        return CodeColumn(_direct(column), valid, None)
     encoded = column.dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
     rank = np.empty(len(order), np.int64)
     rank[order.to_numpy()] = np.arange(len(order))
     codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     words = rank[codes] if len(rank) else np.zeros(len(column), np.int64)
-    return WordColumn(words, valid, encoded.dictionary.take(order))
+    return CodeColumn(words, valid, encoded.dictionary.take(order))
 
 
-def from_words(words: Longs, type_: pa.DataType, dictionary: pa.Array | None, valid: Flags | None) -> pa.Array:
+def from_codes(words: Longs, type_: pa.DataType, dictionary: pa.Array | None, valid: Flags | None) -> pa.Array:
     """The inverse of `to_words`; NULL where not valid."""
     missing = None if valid is None else ~valid
     if dictionary is not None:
@@ -88,7 +88,7 @@ def from_words(words: Longs, type_: pa.DataType, dictionary: pa.Array | None, va
 def unify(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[Longs]]:
     """One sorted dictionary of all, and for each what its numbers become."""
     together = wide.concat(dictionaries)
-    all_words = to_words(together)
+    all_words = to_codes(together)
     assert all_words.dictionary is not None
     cuts = np.cumsum([0, *(len(each) for each in dictionaries)])
     return all_words.dictionary, [all_words.words[a:b] for a, b in pairwise(cuts)]

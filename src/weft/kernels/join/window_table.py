@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import InternalError
-from weft.kernels.bitset import Words, to_words
+from weft.kernels.bitset import Words, set_to_words
 from weft.kernels.key_hash import frozen
 from weft.plan.time import TIME_MAX, TIME_MIN
 from weft.plan.window import Sliding, TimeBounds, to_micros
@@ -176,7 +176,7 @@ def _sets(intervals: Sequence[_Interval], cuts: list[int], words: int) -> Words:
             changes[bisect_right(cuts, low)] ^= 1 << slot
             if high < TIME_MAX:
                 changes[bisect_right(cuts, high + 1)] ^= 1 << slot
-    return frozen(np.stack([to_words(mask, words) for mask in accumulate(changes, xor)]), np.uint64)
+    return frozen(np.stack([set_to_words(mask, words) for mask in accumulate(changes, xor)]), np.uint64)
 
 
 def _steps(lines: Sequence[Sequence[_Interval]], words: int) -> Steps:

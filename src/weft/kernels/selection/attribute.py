@@ -14,11 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from weft.kernels.bitset import WORD_BITS, Words, slots_of, to_mask, to_words
+from weft.kernels.bitset import WORD_BITS, Words, set_to_words
 from weft.kernels.expression.values import fixed_values, flat, valid_rows
 from weft.kernels.selection.loops import float_keys, rank_bytes, rank_keys, take_ranks
 from weft.kernels.selection.ranges import Key, Ranges
 from weft.plan.expression import Expression
+from weft.plan.slots import slot_numbers, slot_set
 
 Ranks: TypeAlias = npt.NDArray[np.int32]
 Longs: TypeAlias = npt.NDArray[np.int64]
@@ -77,17 +78,17 @@ class Attribute:
         """One bitset per rank (0 … len(cuts)) and a last one for NULL."""
         rows = len(self.cuts) + 1
         table = np.zeros((rows + 1, words), np.uint64)
-        table[0] = to_words(self.low, words)
+        table[0] = set_to_words(self.low, words)
         places = (self.flip_at.astype(np.int64) + 1) * words + self.flip_slot // WORD_BITS
         bits = np.left_shift(np.uint64(1), (self.flip_slot % WORD_BITS).astype(np.uint64))
         np.bitwise_xor.at(table.reshape(-1), places, bits)
         np.bitwise_xor.accumulate(table[:rows], axis=0, out=table[:rows])
-        table[rows] = to_words(self.null, words)
+        table[rows] = set_to_words(self.null, words)
         return table
 
     def places(self) -> npt.NDArray[np.int64]:
         """The words that hold a slot this attribute concerns."""
-        return np.array(sorted({slot // WORD_BITS for slot in slots_of(self.concerned)}), np.int64)
+        return np.array(sorted({slot // WORD_BITS for slot in slot_numbers(self.concerned)}), np.int64)
 
     def rank(self, values: pa.Array | Longs, ranks: Ranks) -> tuple[int, int]:
         """Fill in the rank of every row's value; returns the smallest and the largest."""
@@ -161,10 +162,10 @@ def build_attribute(
     everyone: int,
 ) -> Attribute:
     """The attribute on which these slots accept these ranges and everyone else accepts all."""
-    concerned = to_mask(members)
+    concerned = slot_set(members)
     others = everyone & ~concerned
-    low = to_mask(slot for slot, ranges in members.items() if ranges.low)
-    null = to_mask(slot for slot, ranges in members.items() if ranges.null)
+    low = slot_set(slot for slot, ranges in members.items() if ranges.low)
+    null = slot_set(slot for slot, ranges in members.items() if ranges.null)
     wide = _is_wide(expression)
     flips = [
         (cut, slot) for slot, ranges in members.items() for cut in ranges.cuts if wide or cut != _LARGEST + 1

@@ -16,13 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from weft.kernels.bitset import WORD_BITS, Words, slots_of
+from weft.kernels.bitset import WORD_BITS, Words
 from weft.kernels.expression.values import to_bools, true_rows
 from weft.kernels.selection.attribute import Attribute, Longs, build_attribute
 from weft.kernels.selection.formula import Formula, Leaf
 from weft.kernels.selection.loops import intersect_bits, rank_bits
 from weft.kernels.selection.ranges import Ranges
 from weft.plan.expression import Expression
+from weft.plan.slots import slot_numbers
 
 Condition: TypeAlias = "int | tuple[bool, tuple[Condition, ...]]"
 """The number of a literal; or whether all of some conditions must hold (else one of them), and these."""
@@ -111,7 +112,7 @@ class BitConditions:
         columns: dict[int, list[tuple[int, Words]]] = {}
         for condition, slots in self.conditions:
             if (bits := _bits_of(condition, known)) is not None:
-                for slot in slots_of(slots):
+                for slot in slot_numbers(slots):
                     columns.setdefault(slot // WORD_BITS, []).append((slot % WORD_BITS, bits))
         for word, found in columns.items():
             matrix = np.full((WORD_BITS, -(-len(sets) // WORD_BITS)), ~np.uint64(0))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.kernels.bitset import WORD_BITS, Words, slots_of, to_mask, to_words
+from weft.kernels.bitset import WORD_BITS, Words, set_to_words
 from weft.kernels.expression.evaluate import Batch, EvaluationError, batch_columns
 from weft.kernels.expression.raises import may_raise
 from weft.kernels.selection.attribute import Attribute, Longs, Ranks, build_attribute
@@ -29,6 +29,7 @@ from weft.kernels.selection.loops import fill_rows, intersect_rows, intersect_wo
 from weft.kernels.selection.ranges import NOTHING, Ranges, intersect, satisfying
 from weft.kernels.selection.values import Values, holding
 from weft.plan.expression import Call, Column, Expression, Literal, Opaque, conjuncts
+from weft.plan.slots import slot_numbers, slot_set
 from weft.plan.types import BOOLEAN
 
 Rows = npt.NDArray[np.bool_]
@@ -90,7 +91,7 @@ class PredicateIndex:
         failed |= self._intersect_bits(batch, times, sets)
         if not failed:
             return Tagged(sets, {})
-        sets &= to_words(self.everyone & ~failed, self.words)
+        sets &= set_to_words(self.everyone & ~failed, self.words)
         return Tagged(sets, self._tag_alone(failed, batch, times, sets=sets))
 
     def _tag_ranges(self, batch: Batch, times: Longs) -> tuple[Words, int]:
@@ -141,9 +142,9 @@ class PredicateIndex:
             try:
                 wanted = holding(ordered.conjuncts, batch, early)
             except EvaluationError as error:
-                failures.update(dict.fromkeys(slots_of(slots), str(error)))
+                failures.update(dict.fromkeys(slot_numbers(slots), str(error)))
             else:
-                sets[wanted] |= to_words(slots, self.words)
+                sets[wanted] |= set_to_words(slots, self.words)
         return failures
 
     @cached_property
@@ -158,7 +159,7 @@ class PredicateIndex:
 
     @cached_property
     def _everyone_words(self) -> Words:
-        return to_words(self.everyone, self.words)
+        return set_to_words(self.everyone, self.words)
 
     @cached_property
     def _tables(self) -> tuple[tuple[npt.NDArray[np.int64] | None, Words], ...]:
@@ -234,7 +235,7 @@ class _Building:
 
 def build_index(wants: Sequence[Want], words: int) -> PredicateIndex:
     """Compile the wants of one stream for query-sets of that many words; every slot occurs once."""
-    everyone = to_mask(want.slot for want in wants)
+    everyone = slot_set(want.slot for want in wants)
     if everyone.bit_count() != len(wants):
         raise ValueError("two wants have the same slot")
     if everyone.bit_length() > words * WORD_BITS:

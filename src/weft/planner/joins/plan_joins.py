@@ -13,6 +13,7 @@ from datetime import timedelta
 from weft.plan.changelog import LiveQuery
 from weft.plan.key import StoreId, key_text
 from weft.plan.probe_tree import NO_PROBES, Equality, Input, ProbeForest, inputs_of
+from weft.plan.strategy import ProbeAggregate, ProbeJoin
 from weft.planner.highs import Limits
 from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery
 from weft.planner.joins.lattice import Lattice, build_lattice
@@ -97,7 +98,7 @@ class Measured:
     keys: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def weave_probes(
+def plan_joins(
     queries: Iterable[LiveQuery],
     stores: Mapping[Input, StoreId],
     measured: Measured,
@@ -106,7 +107,7 @@ def weave_probes(
     before: ProbePlan | None,
 ) -> tuple[ProbeForest, ProbePlan | None]:
     """The probe trees of all queries that need them, and the plan behind."""
-    probed = [to_probed(live) for live in queries if live.query.is_probed]
+    probed = [to_probed(live) for live in queries if isinstance(live.strategy, ProbeJoin | ProbeAggregate)]
     if not probed:
         return NO_PROBES, None
     plan = planner([each.join for each in probed], statistics_of(probed, stores, measured), before)

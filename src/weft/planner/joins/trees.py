@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weft.plan.changelog import NO_SLOTS, QueryId, Slots
+from weft.plan.changelog import QueryId
 from weft.plan.key import Index, StoreId, content_id, key_text
 from weft.plan.probe_tree import (
     Comparison,
@@ -23,6 +23,7 @@ from weft.plan.probe_tree import (
     combination_id,
     stored_join_id,
 )
+from weft.plan.slots import NO_SLOTS, Slots
 from weft.planner.joins.graph import JoinInput, bits
 from weft.planner.joins.lattice import StoredSet
 from weft.planner.joins.normal_form import ProbedQuery

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from weft.engine.views.graph import Graph, Node, plan_graph
 from weft.engine.views.part import part_of
-from weft.plan.changelog import Slots, slots_of
 from weft.plan.shared import SharedPlan
+from weft.plan.slots import Slots, slot_set
 from weft.plan.stream import Stream
 from weft.service.tenancy.tenants import Tenant
 
@@ -56,7 +56,7 @@ def _sight(tenant: Tenant, plan: SharedPlan, streams: Mapping[str, Stream]) -> S
     users = {node.id: node.slots for node in whole.nodes.values()}
     if tenant.admin:
         return Sight(whole, users, names)
-    own = slots_of(slot for slot, name in names.items() if tenant.sees(name))
+    own = slot_set(slot for slot, name in names.items() if tenant.sees(name))
     # Queries from before a grant was taken away still need their streams to be drawn.
     needed = {relation.stream for live in plan.queries if own >> live.slot & 1 for relation in live.query.relations}
     shown = {name: stream for name, stream in streams.items() if tenant.may_read(name) or name in needed}

@@ -11,9 +11,10 @@ from weft.engine.views.explain import explain_plan
 from weft.engine.views.graph import Kind, Node, query_node
 from weft.engine.views.what_if import WhatIf
 from weft.errors import WeftError
-from weft.plan.changelog import QueryRecord, Slots
+from weft.plan.changelog import QueryRecord
 from weft.plan.query import BoundQuery
 from weft.plan.shared import SharedPlan
+from weft.plan.slots import Slots
 from weft.plan.stream import FileSource, Stream
 from weft.plan.time import time_text
 from weft.service.http import shapes

@@ -10,19 +10,20 @@ import pytest
 from tests.support.engine_sample import JOIN, STREAMS, live
 from weft.engine.batches.reports import gather
 from weft.execution.program import Program, compile_program
-from weft.plan.changelog import LiveQuery, Slots
+from weft.plan.changelog import LiveQuery
 from weft.plan.key import StoreId
-from weft.planner.stores import sides_of, weave
+from weft.plan.slots import Slots
+from weft.planner.stores import plan_stores
 from weft.storage.bucket import Bucket, Part
 from weft.storage.journal import StreamTotals
 from weft.storage.result_files import PartRef, Piece, Segment
 
 QUERIES = [live(JOIN, 0), live("SELECT x FROM a", 1)]
-JOINED, SELECTED = (sides_of(each.query, each.record.route)[0].store for each in QUERIES)
+JOINED, SELECTED = (each.strategy.stores[0] for each in QUERIES)
 
 
 def program(*queries: LiveQuery) -> Program:
-    return compile_program(weave(queries, STREAMS), STREAMS)
+    return compile_program(plan_stores(queries, STREAMS), STREAMS)
 
 
 def bucket(path: str, store: StoreId) -> Bucket:

@@ -11,9 +11,8 @@ import pytest
 
 from tests.support.engine_sample import JOIN, STREAMS, data_files, live, open_core, rows, stream
 from weft.engine.results.inventory import Inventory
-from weft.plan.changelog import Slots
 from weft.plan.key import StoreId
-from weft.planner.stores import places_of, sides_of
+from weft.plan.slots import Slots
 from weft.storage.bucket import Bucket, Part
 from weft.storage.directory import Directory
 from weft.storage.journal import Journal, Manifest
@@ -22,7 +21,7 @@ from weft.storage.result_files import PartRef, Piece, Segment
 SECOND = 1_000_000
 QUERY = live(JOIN)
 LIVE = {QUERY.record.id: QUERY}
-LEFT = sides_of(QUERY.query, QUERY.record.route)[0].store
+LEFT = QUERY.strategy.stores[0]
 
 
 @pytest.fixture
@@ -216,7 +215,7 @@ def test_merges_are_asked_for_within_the_reach_of_the_windows(inventory: Invento
 
 def test_open_sessions_keep_files_that_nothing_else_reaches(inventory: Inventory) -> None:
     session = live("SELECT k, COUNT(*) FROM a [SESSION 1 SECOND] GROUP BY k")
-    (store,) = places_of(session)
+    (store,) = session.strategy.stores
     x, y = path(0, "x"), path(0, "y")
     put(inventory, replace(manifest(0, bucket(x, 0, store=store), bucket(y, 0, store=store)), open=(x,)))
     everything = ({session.record.id: session}, STREAMS, {"a": 99 * SECOND})
@@ -230,7 +229,7 @@ def test_open_sessions_keep_files_that_nothing_else_reaches(inventory: Inventory
 
 def test_slices_go_when_their_windows_have_ended_not_when_rows_are_late(inventory: Inventory) -> None:
     tumble = live("SELECT COUNT(*) FROM a [TUMBLE 10 SECONDS]")
-    (store,) = places_of(tumble)
+    (store,) = tumble.strategy.stores
     put(inventory, manifest(0, bucket(path(0, "x"), 0, store=store), bucket(path(0, "y"), 15, store=store)))
     everything = ({tumble.record.id: tumble}, STREAMS, {"a": 99 * SECOND})
     inventory.collect(*everything)

@@ -9,6 +9,7 @@ import pytest
 from tests.support.engine_sample import JOIN, open_core, rows
 from tests.support.harness import CoreHarness
 from weft.engine.views.explain import explain_plan, explain_query
+from weft.planner.strategy import choose_strategy
 
 
 @pytest.fixture
@@ -18,7 +19,8 @@ def harness(tmp_path: Path) -> CoreHarness:
 
 def explain(harness: CoreHarness, name: str) -> list[str]:
     record = harness._record(name)
-    return explain_query(record, harness.core.roster.bound_query(record.id), harness.core.plan).splitlines()
+    query = harness.core.roster.bound_query(record.id)
+    return explain_query(record, query, choose_strategy(query, record.route), harness.core.plan).splitlines()
 
 
 def test_a_query_says_where_it_is_in_its_life(harness: CoreHarness) -> None:

@@ -12,7 +12,7 @@ from tests.unit.engine.views.test_graph import QUERIES, RANGE, TUMBLE
 from weft.engine.views.graph import Kind, plan_graph
 from weft.engine.views.part import part_of
 from weft.engine.views.what_if import what_if
-from weft.plan.changelog import Slots
+from weft.plan.slots import Slots
 from weft.sql import bind
 
 SECRET = "4711"

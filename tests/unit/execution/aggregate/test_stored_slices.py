@@ -18,8 +18,8 @@ from weft.execution.aggregate.stored_slices import load_cells, merge_slices, wit
 from weft.execution.program import BatchTask, Program
 from weft.kernels.aggregate.cells import LAST, ROWS, Cells, only_groups
 from weft.kernels.aggregate.rows_to_cells import collect
-from weft.kernels.bitset import from_words
-from weft.plan.changelog import Slots
+from weft.kernels.bitset import set_from_words
+from weft.plan.slots import Slots
 from weft.plan.types import BIGINT, STRING
 from weft.storage import compaction
 
@@ -43,7 +43,7 @@ def some_cells(*sets: int) -> Cells:
 
 
 def sets_of(cells: Cells) -> Counter[int]:
-    return Counter(from_words(cells.sets[number]) for number in cells.classes)
+    return Counter(set_from_words(cells.sets[number]) for number in cells.classes)
 
 
 @pytest.mark.parametrize("words", [1, 2, 3, 5])
@@ -78,7 +78,7 @@ def counts(parts: list[Cells]) -> Counter[tuple[int, int, int | None]]:
     for part in parts:
         keys = part.groups[0].to_pylist()
         for at in range(len(part)):
-            place = (int(part.slices[at]), from_words(part.sets[part.classes[at]]), keys[part.group[at]])
+            place = (int(part.slices[at]), set_from_words(part.sets[part.classes[at]]), keys[part.group[at]])
             found[place] += int(part.lanes[ROWS][at])
     return found
 

@@ -47,7 +47,7 @@ from weft.kernels.aggregate.cells import (
 from weft.kernels.aggregate.close_windows import Closing, SlidingQuery, closing_windows
 from weft.kernels.aggregate.result_columns import WindowEnd
 from weft.kernels.aggregate.rows_to_cells import collect
-from weft.kernels.bitset import to_words
+from weft.kernels.bitset import set_to_words
 from weft.plan.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType
 from weft.storage.slices import read_slices, write_slices
 
@@ -151,7 +151,7 @@ def test_parts_that_lack_lanes_have_nothing_in_them() -> None:
         batch_of(rows, STRING, STRING, slots=1), families_of({0: (5, 5)}, apart=False), accumulators_of(calls)
     )
     assert full is not None
-    bare = replace(full, lanes={ROWS: full.lanes[ROWS]}, details={}, dictionaries={}, sets=to_words(2, 1)[None, :])
+    bare = replace(full, lanes={ROWS: full.lanes[ROWS]}, details={}, dictionaries={}, sets=set_to_words(2, 1)[None, :])
     for parts in ([full, bare], [bare, full], [bare, full, bare]):
         closed = close_all(parts, [Closing(0, 5, (0, 1))])
         (values,) = finished(closed, 0, calls, WindowEnd(5, session=False), (STRING,)).values()
@@ -242,7 +242,7 @@ def sessions(*spans: tuple[int, int]) -> Cells:
     starts, lasts = (np.array([span[n] for span in spans]) for n in (0, 1))
     nowhere = np.zeros(len(spans), np.int64)
     lanes = {ROWS: np.ones(len(spans), np.int64), LAST: lasts}
-    return Cells((array(BIGINT, [1]),), 1, to_words(1, 1)[None, :], starts, nowhere, nowhere, lanes)
+    return Cells((array(BIGINT, [1]),), 1, set_to_words(1, 1)[None, :], starts, nowhere, nowhere, lanes)
 
 
 def test_sessions_that_begin_together_and_end_apart_stay_apart() -> None:

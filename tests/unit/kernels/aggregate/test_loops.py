@@ -24,7 +24,7 @@ from weft.kernels.aggregate.loops import (
     repeat_details,
 )
 from weft.kernels.aggregate.sort_codes import Longs
-from weft.kernels.bitset import to_words
+from weft.kernels.bitset import set_to_words
 
 TARGETS = st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 3)), max_size=20)
 SETS = st.lists(st.sampled_from([0, 1, 2, 3, 1 << 63, 1 << 64, 1 << 100, 2**128 - 1]), min_size=1, max_size=20)
@@ -54,8 +54,8 @@ def test_large_keys_are_numbered_densely(keys: list[int]) -> None:
 @given(sets=SETS, mask=st.sampled_from([2**128 - 1, 1, 1 << 100, 3 | 1 << 64]), limit=st.integers(1, 8))
 @settings(max_examples=100)
 def test_query_sets_are_numbered(sets: list[int], mask: int, limit: int) -> None:
-    words = np.stack([to_words(each, 2) for each in sets])
-    masked = to_words(mask, 2)
+    words = np.stack([set_to_words(each, 2) for each in sets])
+    masked = set_to_words(mask, 2)
     numbers, firsts = number_sets(words, np.flatnonzero(masked), masked, limit)
     distinct = {each & mask for each in sets} - {0}
     if len(distinct) > limit:
@@ -68,7 +68,7 @@ def test_query_sets_are_numbered(sets: list[int], mask: int, limit: int) -> None
 
 @given(sets=SETS, slots=st.lists(st.sampled_from([0, 1, 63, 64, 100, 127]), min_size=1, max_size=6, unique=True))
 def test_rows_once_for_each_of_their_queries(sets: list[int], slots: list[int]) -> None:
-    words = np.stack([to_words(each, 2) for each in sets])
+    words = np.stack([set_to_words(each, 2) for each in sets])
     at = longs([slot // 64 for slot in slots]), longs([slot % 64 for slot in slots])
     start, end = len(sets) // 3, len(sets)
     rows, queries = expand_sets(words, *at, start, end)

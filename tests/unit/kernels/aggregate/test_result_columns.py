@@ -15,7 +15,7 @@ from weft.kernels.aggregate.exact_sum import to_limbs
 from weft.kernels.aggregate.result_columns import SumOverflow, WindowEnd, finish, result_schema
 from weft.kernels.aggregate.rows_to_cells import Accumulator, Family, RowBatch, collect
 from weft.kernels.arrow_types import arrow_type
-from weft.kernels.bitset import to_words
+from weft.kernels.bitset import set_to_words
 from weft.plan.aggregation import Aggregation, Call, Function, GroupKey
 from weft.plan.expression import Column
 from weft.plan.types import BIGINT, DOUBLE, STRING, DataType
@@ -29,7 +29,7 @@ def cells_with(lanes: dict[str, Array], *, slices: list[int] | None = None) -> C
     nowhere = np.zeros(count, np.int64)
     starts = np.arange(count) if slices is None else np.array(slices)
     return Cells(
-        (array(STRING, ["g"]),), 1, to_words(1, 1)[None, :], starts, nowhere, nowhere, {ROWS: nowhere + 1, **lanes}
+        (array(STRING, ["g"]),), 1, set_to_words(1, 1)[None, :], starts, nowhere, nowhere, {ROWS: nowhere + 1, **lanes}
     )
 
 

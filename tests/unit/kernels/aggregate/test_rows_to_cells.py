@@ -25,7 +25,7 @@ from weft.kernels.aggregate.cells import LAST, ROWS, Cells
 from weft.kernels.aggregate.close_windows import SlidingQuery, closing_windows
 from weft.kernels.aggregate.result_columns import WindowEnd
 from weft.kernels.aggregate.rows_to_cells import Accumulator, Family, RowBatch, collect
-from weft.kernels.bitset import from_words, to_words
+from weft.kernels.bitset import set_from_words, set_to_words
 from weft.plan.aggregation import Function
 from weft.plan.types import BIGINT, DOUBLE, STRING
 
@@ -37,13 +37,13 @@ TIMES = st.lists(st.integers(-30, 30), min_size=1, max_size=15)
 def rows_at(times: list[int], sets: list[int] | None = None, words: int = 1) -> RowBatch:
     """Rows without arguments, all of one group."""
     every = [1] * len(times) if sets is None else sets
-    return RowBatch(np.stack([to_words(each, words) for each in every]), np.array(times), (), {})
+    return RowBatch(np.stack([set_to_words(each, words) for each in every]), np.array(times), (), {})
 
 
 def cells_of(cells: Cells | None) -> dict[tuple[int, int], int]:
     """Rows by slice and query-set; fails if a slice has two cells."""
     assert cells is not None
-    places = [(int(s), from_words(cells.sets[c])) for s, c in zip(cells.slices, cells.classes, strict=True)]
+    places = [(int(s), set_from_words(cells.sets[c])) for s, c in zip(cells.slices, cells.classes, strict=True)]
     assert len(set(places)) == len(places)
     return dict(zip(places, cells.lanes[ROWS].tolist(), strict=True))
 
@@ -95,7 +95,7 @@ def test_classes_and_single_queries_give_the_same(sets: list[int], many: bool, a
             batch_of(rows, STRING, DOUBLE, slots=70), families_of(windows, apart=False), accumulators_of(calls)
         )
     assert cells is not None
-    assert many == all(from_words(each).bit_count() == 1 for each in cells.sets) or len(sets) < 400
+    assert many == all(set_from_words(each).bit_count() == 1 for each in cells.sets) or len(sets) < 400
     queries = [SlidingQuery(slot, *window, None) for slot, window in windows.items()]
     closed = close_all([cells], closing_windows(cells.slices, queries, after=None, upto=100))
     for slot in (0, 1, 63, 64, 69):
@@ -152,7 +152,7 @@ def test_runs_are_by_class_and_group() -> None:
     assert cells is not None
     keys = cells.groups[0].to_pylist()
     found = {
-        (from_words(cells.sets[c]), keys[g], int(s), int(last))
+        (set_from_words(cells.sets[c]), keys[g], int(s), int(last))
         for c, g, s, last in zip(cells.classes, cells.group, cells.slices, cells.lanes[LAST], strict=True)
     }
     assert found == {(1, 7, 0, 0), (3, 7, 1, 3), (1, None, 2, 2)}

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.support.cell_cases import TYPES, Value, array, canonical, decimal_type, rank, typed_values
 from weft.kernels.aggregate.sort_codes import (
     decimal_limbs,
-    from_words,
+    from_codes,
     is_direct,
     plain_numbers,
+    to_codes,
     to_decimals,
-    to_words,
     unify,
 )
 from weft.kernels.arrow_types import arrow_type
@@ -28,7 +28,7 @@ from weft.plan.types import BIGINT, DOUBLE, STRING, DataType
 @pytest.mark.parametrize("type_", TYPES, ids=DataType.ddl)
 def test_words_are_in_the_order_of_values(type_: DataType) -> None:
     values = sorted(TYPES[type_], key=rank)
-    found = to_words(array(type_, values))
+    found = to_codes(array(type_, values))
     assert found.valid is None
     for (a, word_a), (b, word_b) in pairwise(zip(values, found.words.tolist(), strict=True)):
         assert word_a < word_b or (canonical(a) == canonical(b) and word_a == word_b)
@@ -40,8 +40,8 @@ def test_words_are_in_the_order_of_values(type_: DataType) -> None:
 def test_there_and_back(case: tuple[DataType, list[Value]], skip: int) -> None:
     type_, values = case
     column = array(type_, values).slice(min(skip, len(values) - 1))
-    found = to_words(column)
-    back = from_words(found.words, column.type, found.dictionary, found.valid)
+    found = to_codes(column)
+    back = from_codes(found.words, column.type, found.dictionary, found.valid)
     back.validate(full=True)
     assert back.type == column.type
     assert [canonical(v) for v in back.to_pylist()] == [canonical(v) for v in column.to_pylist()]
@@ -50,13 +50,13 @@ def test_there_and_back(case: tuple[DataType, list[Value]], skip: int) -> None:
 @pytest.mark.parametrize("type_", [*(arrow_type(each) for each in TYPES), pa.null()], ids=str)
 def test_nothing_and_nothing_but_null(type_: pa.DataType) -> None:
     for column in (pa.array([], type_), pa.nulls(3, type_)):
-        found = to_words(column)
-        assert from_words(found.words, type_, found.dictionary, found.valid).equals(column)
+        found = to_codes(column)
+        assert from_codes(found.words, type_, found.dictionary, found.valid).equals(column)
 
 
 def test_both_zeros_and_all_nans_are_one_word() -> None:
     odd = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
-    words = to_words(pa.array([0.0, -0.0, float("nan"), *odd, float("inf")])).words
+    words = to_codes(pa.array([0.0, -0.0, float("nan"), *odd, float("inf")])).words
     assert words[0] == words[1]
     assert words[2] == words[3] == words[4] > words[5]
 
@@ -64,7 +64,7 @@ def test_both_zeros_and_all_nans_are_one_word() -> None:
 @given(parts=st.lists(st.lists(st.sampled_from(TYPES[STRING]), max_size=4), min_size=1, max_size=4))
 @settings(max_examples=50)
 def test_dictionaries_become_one(parts: list[list[str]]) -> None:
-    dictionaries = [to_words(array(STRING, part)).dictionary for part in parts]
+    dictionaries = [to_codes(array(STRING, part)).dictionary for part in parts]
     merged, maps = unify([each for each in dictionaries if each is not None])
     assert merged.to_pylist() == sorted({text for part in parts for text in part}, key=rank)
     for old, new in zip(dictionaries, maps, strict=True):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.kernels.bitset import from_words, to_words
+from weft.kernels.bitset import set_from_words, set_to_words
 from weft.kernels.join.and_sets import combine_sets
 from weft.kernels.join.window_table import TIME_MAX, TIME_MIN, WindowEntry, build_window_table
 from weft.plan.window import TimeBounds
@@ -33,9 +33,9 @@ def test_slots_that_all_sides_and_all_windows_have(data: st.DataObject) -> None:
     ia, ib = (np.array(side, np.int32) for side in zip(*pairs, strict=True))
     times = np.array([row[1] for row in right], np.int64)
     found = combine_sets(
-        np.stack([to_words(row[0], 2) for row in left]),
-        np.stack([to_words(row[0], 2) for row in right]),
-        to_words(mask, 2),
+        np.stack([set_to_words(row[0], 2) for row in left]),
+        np.stack([set_to_words(row[0], 2) for row in right]),
+        set_to_words(mask, 2),
         pairs=(ia, ib),
         distances=[
             (np.array([row[1 + at] for row in left], np.int64), times, table) for at, table in enumerate(tables)
@@ -51,7 +51,7 @@ def test_slots_that_all_sides_and_all_windows_have(data: st.DataObject) -> None:
             )
             if inside and left[i][0] & right[j][0] & mask & 1 << slot:
                 wanted |= 1 << slot
-        assert from_words(got) == wanted
+        assert set_from_words(got) == wanted
 
 
 def _minus(first: int, second: int) -> int:

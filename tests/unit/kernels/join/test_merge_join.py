@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import InternalError
-from weft.kernels.bitset import from_words, to_words
+from weft.kernels.bitset import set_from_words, set_to_words
 from weft.kernels.join.merge_join import Side, iter_pairs, join_pairs
 from weft.kernels.join.window_table import TIME_MAX, TIME_MIN, WindowEntry, build_window_table
 from weft.kernels.order import sort_order
@@ -36,7 +36,7 @@ def sides(draw: st.DrawFn, times: st.SearchStrategy[int], words: int) -> Side:
     sets = st.sampled_from([0, 1, 2, 1 << 63, 2**64 - 1, 1 << (64 * words - 1), 2 ** (64 * words) - 1, 3 << 63])
     rows = draw(st.lists(st.tuples(keys, times, sets), max_size=25))
     h, t = np.array([row[0] for row in rows], np.uint64), np.array([row[1] for row in rows], np.int64)
-    bits = np.array([to_words(row[2] % 2 ** (64 * words), words) for row in rows], np.uint64).reshape(-1, words)
+    bits = np.array([set_to_words(row[2] % 2 ** (64 * words), words) for row in rows], np.uint64).reshape(-1, words)
     order = sort_order(h, t)
     if draw(st.booleans()):
         index = order[draw(st.integers(0, 3)) :]
@@ -84,7 +84,7 @@ def brute_force(left: Side, right: Side, queries: Sequence[WindowEntry], mask: i
     pairs = []
     for h, a in zip(left.h.tolist(), rows_l, strict=True):
         for g, b in zip(right.h.tolist(), rows_r, strict=True):
-            both = from_words(left.sets[a]) & from_words(right.sets[b]) & mask
+            both = set_from_words(left.sets[a]) & set_from_words(right.sets[b]) & mask
             wanted = [entry for entry in queries if both >> entry.slot & 1]
             if h == g and any(admits(entry, int(left.t[a]), int(right.t[b])) for entry in wanted):
                 pairs.append((a, b))
@@ -93,7 +93,7 @@ def brute_force(left: Side, right: Side, queries: Sequence[WindowEntry], mask: i
 
 def check(left: Side, right: Side, queries: Sequence[WindowEntry], mask: int) -> None:
     """The kernel's pairs, at once and in pieces, are the brute force's."""
-    table, words = build_window_table(queries, 2), to_words(mask, 2)
+    table, words = build_window_table(queries, 2), set_to_words(mask, 2)
     expected = brute_force(left, right, queries, mask)
     ia, ib = join_pairs(left, right, table, words)
     assert list(zip(ia.tolist(), ib.tolist(), strict=True)) == expected
@@ -127,7 +127,7 @@ def test_reachable_never_skips_a_pair(left: Side, right: Side, queries: list[Win
     table = build_window_table(queries, 2)
     spans = {"min_l": int(left.t.min()), "max_l": int(left.t.max()), "min_r": int(right.t.min())}
     for mask in (1, 2**128 - 1):
-        if not table.reachable(**spans, max_r=int(right.t.max()), mask=to_words(mask, 2)):
+        if not table.reachable(**spans, max_r=int(right.t.max()), mask=set_to_words(mask, 2)):
             assert brute_force(left, right, queries, mask) == []
 
 
@@ -182,7 +182,7 @@ def test_a_hot_key_with_a_short_window_is_not_quadratic() -> None:
     times = np.arange(200_000)
     side = Side(np.zeros(200_000, np.uint64), times, np.ones((200_000, 1), np.uint64))
     table = build_window_table([WindowEntry(0, TimeBounds(0, 1), None, None)], 1)
-    ia, ib = join_pairs(side, side, table, to_words(1, 1))
+    ia, ib = join_pairs(side, side, table, set_to_words(1, 1))
     assert len(ia) == 399_999
     assert set((ia - ib).tolist()) == {0, 1}
 
@@ -190,13 +190,13 @@ def test_a_hot_key_with_a_short_window_is_not_quadratic() -> None:
 def test_buffers_that_are_read_only_unaligned_or_sliced() -> None:
     left, right = _bucket([1, 2, 2, 3], [0, 1, 2, 3]), _bucket([2, 3, 3, 4], [0, 1, 2, 3])
     table = build_window_table([WindowEntry(0, EVERYTHING, None, None)], 1)
-    expected = [pairs.tolist() for pairs in join_pairs(left, right, table, to_words(1, 1))]
+    expected = [pairs.tolist() for pairs in join_pairs(left, right, table, set_to_words(1, 1))]
     odd = Side(
         np.frombuffer(b"x" + left.h.tobytes(), np.uint64, offset=1),
         np.repeat(left.t, 2)[::2],
         np.frombuffer(left.sets.tobytes(), np.uint64).reshape(-1, 1),
     )
-    assert [pairs.tolist() for pairs in join_pairs(odd, right, table, to_words(1, 1))] == expected
+    assert [pairs.tolist() for pairs in join_pairs(odd, right, table, set_to_words(1, 1))] == expected
 
 
 def test_table_survives_pickling() -> None:
@@ -207,7 +207,7 @@ def test_table_survives_pickling() -> None:
     table = build_window_table(queries, 2)
     copy = pickle.loads(pickle.dumps(table))
     left, right = _bucket([1] * 9, range(-4, 5), 2), _bucket([1] * 9, range(-6, 12, 2), 2)
-    mask = to_words(2**128 - 1, 2)
+    mask = set_to_words(2**128 - 1, 2)
     assert [part.tolist() for part in join_pairs(left, right, copy, mask)] == [
         part.tolist() for part in join_pairs(left, right, table, mask)
     ]

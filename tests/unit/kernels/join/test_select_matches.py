@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.kernels.bitset import to_words
+from weft.kernels.bitset import set_to_words
 from weft.kernels.join.merge_join import Side, join_pairs
 from weft.kernels.join.select_matches import Selected, Timed, select_pairs, select_rows, slot_counts
 from weft.kernels.join.window_table import TIME_MAX, TIME_MIN, WindowEntry, build_window_table
@@ -48,7 +48,7 @@ def entries_of(selected: Selected) -> list[tuple[int, int | None]]:
 
 
 def _arrays(rows: list[tuple[int, int]], words: int = 2) -> Timed:
-    sets = np.array([to_words(bits, 2) for _, bits in rows], np.uint64).reshape(-1, 2)[:, :words]
+    sets = np.array([set_to_words(bits, 2) for _, bits in rows], np.uint64).reshape(-1, 2)[:, :words]
     t = np.array([t for t, _ in rows], np.int64)
     t.flags.writeable = False
     return t, sets
@@ -122,8 +122,8 @@ def test_the_reader_finds_exactly_what_the_join_kept() -> None:
         sides.append(Side(h[order], t[order], sets[order]))
     left, right = sides
     everything = build_window_table([WindowEntry(slot, EVERYTHING, None, None) for slot in range(128)], 2)
-    candidates = join_pairs(left, right, everything, to_words(2**128 - 1, 2))
-    log = join_pairs(left, right, build_window_table(queries, 2), to_words(2**128 - 1, 2))
+    candidates = join_pairs(left, right, everything, set_to_words(2**128 - 1, 2))
+    log = join_pairs(left, right, build_window_table(queries, 2), set_to_words(2**128 - 1, 2))
     all_of_them: set[tuple[int, int]] = set()
     for entry in queries:
         in_full, in_log = (_pairs_of(pairs, left, right, entry) for pairs in (candidates, log))

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.kernels.bitset import column_of, from_words, slots_of, to_mask, to_words, words_for
+from weft.kernels.bitset import column_of, set_from_words, set_to_words
 from weft.kernels.expression.evaluate import EvaluationError, evaluate
 from weft.kernels.selection import conditions as predicate_bits
 from weft.kernels.selection.index import Tagged, Want, build_index, opaque_predicates
 from weft.plan.expression import Call, Column, Expression, Literal, Opaque, conjuncts
+from weft.plan.slots import Slots, slot_numbers, slot_set, words_for
 from weft.plan.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, DataType, Kind
 
 NAN = math.nan
@@ -105,7 +106,7 @@ def wanted(draw: st.DrawFn) -> tuple[list[Want], int]:
     slots = draw(st.lists(st.integers(0, 150), unique=True, max_size=12))
     starts = st.sampled_from([None, None, -(2**63), -5, 0, 3, 2**63 - 1])
     wants = [Want(slot, draw(PREDICATES), draw(starts)) for slot in slots]
-    return wants, draw(st.integers(words_for(max(slots, default=0) + 1), 4))
+    return wants, draw(st.integers(words_for(slot_set(slots)), 4))
 
 
 @st.composite
@@ -149,8 +150,8 @@ def check(tagged: Tagged, wants: list[Want], batch: pa.RecordBatch | pa.Table, t
     assert tagged.failures.keys() == {slot for slot, rows in expected.items() if rows is None}
     for slot, rows in expected.items():
         assert column_of(tagged.sets, slot).tolist() == (rows or [False] * batch.num_rows), slot
-    live = to_mask(expected)
-    assert all(from_words(row) & ~live == 0 for row in tagged.sets)
+    live = slot_set(expected)
+    assert all(set_from_words(row) & ~live == 0 for row in tagged.sets)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -223,7 +224,7 @@ def test_a_condition_of_several_columns_takes_bits_not_ranks() -> None:
         Want(slot, call("or", call("gt", NUMBER, Literal(slot, INT)), call("lt", LONG, Literal(slot, BIGINT))), 0)
         for slot in range(count)
     ]
-    index = build_index(wants, words_for(count))
+    index = build_index(wants, words_for(slot_set(range(count))))
     columns = {"number": pa.array(rng.integers(0, count, rows), pa.int32()), "long": rng.integers(0, count, rows)}
     batch, times = pa.record_batch(columns), np.arange(rows)
     index.tag(batch.slice(0, 64), times[:64])
@@ -252,7 +253,7 @@ def test_a_failure_in_a_later_piece_of_the_rows_clears_the_earlier_ones(monkeypa
     batch = pa.record_batch({"real": values, "flag": pa.array([True] * 300)})
     tagged = build_index(wants, 1).tag(batch, np.arange(300))
     assert tagged.failures.keys() == {0, 2}
-    assert [from_words(row) for row in tagged.sets] == [0] * 200 + [2] * 100
+    assert [set_from_words(row) for row in tagged.sets] == [0] * 200 + [2] * 100
 
 
 def _range_wants(count: int, rng: np.random.Generator) -> list[Want]:
@@ -305,7 +306,7 @@ def test_a_failing_want_disturbs_nobody_and_guards_protect() -> None:
     tagged = build_index(wants, 1).tag(batch, np.arange(4))
     assert tagged.failures.keys() == {0, 3}
     assert "division by zero in (CAST('1.0' AS double) / `real`)" in tagged.failures[0]
-    assert [set(slots_of(from_words(row))) for row in tagged.sets] == [{4}, {1, 2, 4}, {4, 5}, {1, 2, 4, 5}]
+    assert [set(slot_numbers(set_from_words(row))) for row in tagged.sets] == [{4}, {1, 2, 4}, {4, 5}, {1, 2, 4, 5}]
 
 
 def test_columns_and_opaque_parts() -> None:
@@ -335,8 +336,8 @@ def test_wrong_slots_are_refused() -> None:
 
 @given(st.integers(0, 2**200 - 1))
 def test_bitsets_are_words_and_back(mask: int) -> None:
-    words = words_for(mask.bit_length())
-    assert from_words(to_words(mask, words)) == mask
-    assert to_mask(slots_of(mask)) == mask
-    row = to_words(mask, words).reshape(1, -1)
-    assert [slot for slot in range(words * 64) if column_of(row, slot)[0]] == list(slots_of(mask))
+    words = words_for(Slots(mask))
+    assert set_from_words(set_to_words(mask, words)) == mask
+    assert slot_set(slot_numbers(mask)) == mask
+    row = set_to_words(mask, words).reshape(1, -1)
+    assert [slot for slot in range(words * 64) if column_of(row, slot)[0]] == list(slot_numbers(mask))

@@ -6,25 +6,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.engine_sample import live
-from weft.plan.changelog import NO_SLOTS, Slots, free_slots, slots_of, words_for
+from weft.plan.slots import NO_SLOTS, Slots, free_slots, slot_set, words_for
 
 SETS = st.sets(st.integers(0, 300), max_size=40)
 
 
 @given(SETS)
 def test_a_set_of_slots_has_exactly_their_bits(slots: set[int]) -> None:
-    mask = slots_of(slots)
+    mask = slot_set(slots)
     assert {slot for slot in range(302) if mask >> slot & 1} == slots
 
 
 @given(SETS, st.integers(0, 20))
 def test_free_slots_are_the_lowest_that_are_not_taken(taken: set[int], count: int) -> None:
-    assert free_slots(slots_of(taken), count) == tuple(slot for slot in range(400) if slot not in taken)[:count]
+    assert free_slots(slot_set(taken), count) == tuple(slot for slot in range(400) if slot not in taken)[:count]
 
 
 @given(SETS)
 def test_words_are_as_many_as_the_highest_slot_needs_and_at_least_one(slots: set[int]) -> None:
-    words = words_for(slots_of(slots))
+    words = words_for(slot_set(slots))
     assert words == max(1, max(slots, default=0) // 64 + 1)
 
 
