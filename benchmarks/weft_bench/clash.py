@@ -37,7 +37,7 @@ from weft.plan.changelog import QueryId
 from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery, Predicate, compare
 from weft.planner.joins.order_plan import ProbePlan
 from weft.planner.joins.orders import plan_alone
-from weft.planner.joins.plan_joins import COSTS, Planner, plan_each_alone, plan_probes
+from weft.planner.joins.planners import COSTS, Planner, plan_each_alone, plan_probes
 from weft.planner.joins.statistics import Statistics
 from weft.spark.session import local_session
 from weft.spark.stream_frames import AVAILABLE_NOW

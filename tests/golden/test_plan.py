@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.engine_sample import STREAMS, new_roster
 from weft.engine.views.explain import explain_plan, explain_query
-from weft.planner.joins.plan_joins import Measured, plan_joins, plan_probes
-from weft.planner.stores import plan_stores, probed_stores
+from weft.planner.joins.planners import Measured, plan_probes
+from weft.planner.plan import plan_queries
 from weft.sql import bind
 
 CASES = sorted(Path(__file__).parent.glob("plan/*.txt"))
@@ -27,9 +27,7 @@ def explain(text: str) -> str:
         roster.request([(name, bind(sql, STREAMS))], [])
         roster.fold(roster.change(0, {}))
         roster.acknowledge(roster.ready())
-    live = list(roster.live.values())
-    probes, _ = plan_joins(live, probed_stores(live), Measured(), planner=plan_probes, before=None)
-    plan = plan_stores(live, STREAMS, probes=probes)
+    plan = plan_queries(roster.live.values(), STREAMS, Measured(), planner=plan_probes).plan
     queries = [explain_query(each.record, each.query, each.strategy, plan) for each in plan.queries]
     return "\n\n".join([explain_plan(plan), *queries]) + "\n"
 

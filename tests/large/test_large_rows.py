@@ -21,6 +21,7 @@ from weft.execution.results.read import chunks_of, plan_reading, read_chunk
 from weft.execution.selection.select import rows_at_once
 from weft.execution.stages import run_here
 from weft.plan.stream import FileSource, Format, Stream
+from weft.planner.strategy import choose_strategy
 from weft.sql import parse_schema
 
 ROWS, TEXT = 2200, 1 << 20
@@ -77,7 +78,13 @@ def results(harness: CoreHarness, name: str) -> Iterator[tuple[object, ...]]:
     """Rows with digests in place of texts, read chunk by chunk."""
     record = harness.core.roster.records[harness.core.roster.names[name]]
     query = harness.core.roster.bound_query(record.id)
-    reading = plan_reading(record, query, harness.core.streams, data=str(harness.core.directory.path("data")))
+    reading = plan_reading(
+        record,
+        query,
+        choose_strategy(query, record.route),
+        harness.core.streams,
+        data=str(harness.core.directory.path("data")),
+    )
     for chunk in chunks_of(reading, harness.core.inventory.results):
         table = read_chunk(reading, chunk)
         names = [output.source or output.sql for output in query.outputs]

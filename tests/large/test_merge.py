@@ -11,6 +11,7 @@ from tests.support.engine_sample import open_core, rows
 from tests.support.harness import CoreHarness
 from weft.execution.input import pieces
 from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading, read_chunk
+from weft.planner.strategy import choose_strategy
 from weft.storage import compaction
 
 
@@ -41,5 +42,11 @@ def test_merging_keeps_every_row_when_text_exceeds_2_gib(tmp_path: Path, monkeyp
 def _chunks(harness: CoreHarness, name: str) -> list[tuple[Reading, Chunk]]:
     core, record = harness.core, harness._record(name)
     data = str(core.directory.path("data"))
-    reading = plan_reading(record, core.roster.bound_query(record.id), core.streams, data=data)
+    reading = plan_reading(
+        record,
+        core.roster.bound_query(record.id),
+        choose_strategy(core.roster.bound_query(record.id), record.route),
+        core.streams,
+        data=data,
+    )
     return [(reading, chunk) for chunk in chunks_of(reading, core.inventory.results[-1:])]

@@ -21,7 +21,7 @@ from tests.support.forced_plans import random_planner
 from tests.support.harness import CoreHarness
 from weft.engine import core as core_module
 from weft.errors import ResultsGone, StateCorrupt, StateVersion
-from weft.planner.joins.plan_joins import Planner
+from weft.planner.joins.planners import Planner
 from weft.storage import compaction, journal
 from weft.storage.data_file import forget_checked
 

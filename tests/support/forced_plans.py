@@ -7,7 +7,7 @@ from random import Random
 
 from weft.planner.joins.graph import JoinQuery
 from weft.planner.joins.order_plan import ProbePlan
-from weft.planner.joins.plan_joins import COSTS, Planner, choosing_planner
+from weft.planner.joins.planners import COSTS, Planner, choosing_planner
 from weft.planner.joins.statistics import CostModel, Statistics
 
 

@@ -13,7 +13,8 @@ from weft.engine.core import Core
 from weft.execution.results.read import chunks_of, plan_reading, read_chunk
 from weft.execution.stages import run_here
 from weft.plan.stream import Stream
-from weft.planner.joins.plan_joins import Planner, plan_probes
+from weft.planner.joins.planners import Planner, plan_probes
+from weft.planner.strategy import choose_strategy
 from weft.sql import bind
 from weft.storage.directory import Directory
 
@@ -94,7 +95,7 @@ class CoreHarness:
         record = self._record(name)
         query = self.core.roster.bound_query(record.id)
         data = str(self.core.directory.path("data"))
-        reading = plan_reading(record, query, self.core.streams, data=data)
+        reading = plan_reading(record, query, choose_strategy(query, record.route), self.core.streams, data=data)
         rows: list[tuple[object, ...]] = []
         for chunk in chunks_of(reading, self.core.inventory.results):
             table = read_chunk(reading, chunk)

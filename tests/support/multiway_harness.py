@@ -11,7 +11,7 @@ from tests.support.generators.workload import Schedule
 from tests.support.harness import CoreHarness
 from tests.support.harness_api import OpenHarness
 from weft.plan.stream import Stream
-from weft.planner.joins.plan_joins import Planner, choosing_planner, plan_probes
+from weft.planner.joins.planners import Planner, choosing_planner, plan_probes
 
 PlannerFor = Callable[[int], Planner]
 """A planner from a seed."""

@@ -15,7 +15,8 @@ from typing import Any
 from weft.engine.asked import Asked
 from weft.engine.batches.reports import gather, of_task
 from weft.errors import BatchInterrupted, StateCorrupt
-from weft.execution.program import NO_INPUTS, BatchInputs, BatchTask, Program, compile_program
+from weft.execution.compile import compile_program
+from weft.execution.program import NO_INPUTS, BatchInputs, BatchTask, Program
 from weft.plan.changelog import LiveQuery
 from weft.storage.journal import Manifest
 from weft.storage.uninterrupted import uninterrupted
@@ -66,7 +67,7 @@ class Core(Asked):
         """The same batch for some of the live queries only: what its tasks report is not to be committed."""
         with self.lock:
             streams, results = dict(self.streams), self.inventory.results
-        plan = self.planning.imagine(queries, streams, results)
+        plan = self.planning.trace_of(queries, streams, results).plan
         with self.lock:
             task = self._make_task(batch, partitions, plan, inputs)
         return compile_program(plan, streams), replace(task, merges=())

@@ -28,7 +28,7 @@ from weft.errors import EngineStopped, UnknownQuery, WeftError
 from weft.plan.changelog import QueryId
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
-from weft.planner.joins.plan_joins import Planner, plan_probes
+from weft.planner.joins.planners import Planner, plan_probes
 from weft.spark.batch_job import BatchRunner
 from weft.spark.java_lock import JavaLock
 from weft.spark.job_pools import READ_LIMIT

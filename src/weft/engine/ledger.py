@@ -26,7 +26,7 @@ from weft.execution.watermark import advance
 from weft.plan.changelog import Change, Failure, QueryId
 from weft.plan.shared import SharedPlan
 from weft.plan.stream import Stream
-from weft.planner.joins.plan_joins import Planner, plan_probes
+from weft.planner.joins.planners import Planner, plan_probes
 from weft.storage.directory import Directory, missing
 from weft.storage.ended_queries import EndedQueries
 from weft.storage.journal import Journal, Manifest

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.engine.batches.reports import flows_of, keys_of, rates_of
-from weft.execution.program import Program, compile_program
+from weft.execution.compile import compile_program
+from weft.execution.program import Program
 from weft.plan.changelog import LiveQuery
 from weft.plan.key import StoreId
 from weft.plan.shared import SharedPlan
 from weft.plan.slots import NO_SLOTS, Slots, slot_set
 from weft.plan.stream import Stream
 from weft.planner.joins.order_plan import ProbePlan
-from weft.planner.joins.plan_joins import Measured, Planner, plan_joins
-from weft.planner.stores import plan_stores, probed_stores
+from weft.planner.joins.planners import Measured, Planner
+from weft.planner.plan import PlanTrace, plan_queries
 from weft.storage.journal import Manifest
 
 REPLANNED = frozenset(2 * 4**n for n in range(8))
@@ -24,11 +25,18 @@ REPLANNED = frozenset(2 * 4**n for n in range(8))
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A shared plan, its compiled form, and the probe orders in it that the next plan begins with."""
+    """What planning decided, and its compiled form.
 
-    plan: SharedPlan
+    The program is not part of the trace, because the planner is pure and does not know the kernels.
+    """
+
+    trace: PlanTrace
     program: Program
-    probe_plan: ProbePlan | None
+
+    @property
+    def plan(self) -> SharedPlan:
+        """The shared plan."""
+        return self.trace.plan
 
 
 class Planning:
@@ -43,7 +51,7 @@ class Planning:
         self.current: Planned | None = None
         """The plan in effect; None after something has changed."""
         self.version = 0
-        self._probe_plan: ProbePlan | None = None
+        self._orders: ProbePlan | None = None
         self._changed_at = 0
         self._keys: dict[str, tuple[int, int]] = {}
         self.flows: dict[str, tuple[int, int]] = {}
@@ -63,37 +71,29 @@ class Planning:
         """What a batch has shown; probe orders are chosen again from time to time."""
         self.flows = flows_of(reports)
         self._keys |= keys_of(reports)
-        if self._probe_plan is not None and batch - self._changed_at in REPLANNED:
+        if self._orders is not None and batch - self._changed_at in REPLANNED:
             self.forget()
 
     def make(
         self, live: Iterable[LiveQuery], streams: Mapping[str, Stream], results: Sequence[Manifest]
     ) -> Planned:  # fmt: skip
-        """Plan and compile; takes a while and changes nothing."""
-        plan, chosen = self._plan(sorted(live, key=lambda each: each.slot), streams, results)
-        return Planned(plan, compile_program(plan, streams), chosen)
+        """Plan and compile. This is slow and changes nothing."""
+        trace = self.trace_of(live, streams, results)
+        return Planned(trace, compile_program(trace.plan, streams))
 
     def adopt(self, made: Planned) -> Planned:
-        """Put what was made into effect; what was measured of stores that are not in it is not kept."""
+        """Put a plan into effect. What was measured of stores that are not in the plan is forgotten."""
         stores = {store.id for store in made.plan.stores}
         self._keys = {place: seen for place, seen in self._keys.items() if place.partition("/")[0] in stores}
-        self.current, self._probe_plan = made, made.probe_plan
+        self.current, self._orders = made, made.trace.orders
         return made
 
-    def imagine(
+    def trace_of(
         self, live: Iterable[LiveQuery], streams: Mapping[str, Stream], results: Sequence[Manifest]
-    ) -> SharedPlan:  # fmt: skip
-        """The plan there would be of these queries."""
-        return self._plan(sorted(live, key=lambda each: each.slot), streams, results)[0]
-
-    def _plan(
-        self, queries: Sequence[LiveQuery], streams: Mapping[str, Stream], results: Sequence[Manifest]
-    ) -> tuple[SharedPlan, ProbePlan | None]:
+    ) -> PlanTrace:  # fmt: skip
+        """What planning decides for these queries; nothing is put into effect."""
         measured = Measured(rates_of(results), dict(self._keys))
-        forest, chosen = plan_joins(
-            queries, probed_stores(queries), measured, planner=self._planner, before=self._probe_plan
-        )
-        return plan_stores(queries, streams, probes=forest), chosen
+        return plan_queries(live, streams, measured, planner=self._planner, before=self._orders)
 
 
 def to_rebuild(plan: SharedPlan, complete: Mapping[StoreId, Slots], batch: int) -> frozenset[StoreId]:

@@ -15,10 +15,10 @@ from typing import assert_never
 from weft.plan.changelog import LiveQuery
 from weft.plan.expression import Column
 from weft.plan.key import Index, StoreId, key_text
-from weft.plan.probe_tree import NO_PROBES, TIME_ROUTE, Input, ProbeForest, inputs_of
+from weft.plan.probe_tree import TIME_ROUTE, Input, inputs_of
 from weft.plan.query import BoundQuery
-from weft.plan.shared import SessionJoins, SharedJoin, SharedPlan, Store
-from weft.plan.slots import NO_SLOTS, Slots, slot_set, words_for
+from weft.plan.shared import SessionJoins, SharedJoin, Store
+from weft.plan.slots import NO_SLOTS, Slots
 from weft.plan.strategy import (
     EquiJoin,
     FactoredAggregate,
@@ -34,7 +34,6 @@ from weft.plan.strategy import (
     store_id,
 )
 from weft.plan.stream import Stream
-from weft.planner.aggregates import plan_aggregates
 from weft.planner.join_aggregates import aggregated_columns
 from weft.planner.joins.normal_form import condition_columns, indexes_of
 
@@ -62,9 +61,9 @@ def probed_stores(queries: Iterable[LiveQuery]) -> dict[Input, StoreId]:
 
 
 def plan_stores(
-    queries: Sequence[LiveQuery], streams: Mapping[str, Stream], *, probes: ProbeForest = NO_PROBES
-) -> SharedPlan:
-    """The shared plan of these queries; `probes` are the probe trees of those that need them."""
+    queries: Sequence[LiveQuery], streams: Mapping[str, Stream]
+) -> tuple[tuple[Store, ...], tuple[SharedJoin, ...], tuple[SessionJoins, ...]]:
+    """The stores of rows that these queries share, the joins between two stores, and the session joins."""
     stores: dict[StoreId, _StoreDraft] = {}
     joins: dict[tuple[StoredRelation, StoredRelation], Slots] = defaultdict(lambda: NO_SLOTS)
     sessions: dict[tuple[Place, ...], Slots] = defaultdict(lambda: NO_SLOTS)
@@ -78,16 +77,10 @@ def plan_stores(
                 sessions[places] = Slots(sessions[places] | 1 << live.slot)
             case _:
                 pass  # probe trees and aggregates are planned by others
-    slice_stores, aggregates = plan_aggregates(queries)
-    return SharedPlan(
-        words=words_for(slot_set(live.slot for live in queries)),
-        queries=tuple(queries),
-        stores=tuple(stores[key].build(streams) for key in sorted(stores)),
-        joins=tuple(_join(sides, slots) for sides, slots in sorted(joins.items(), key=_join_order)),
-        session_joins=tuple(SessionJoins(places, slots) for places, slots in sorted(sessions.items())),
-        slice_stores=slice_stores,
-        aggregates=aggregates,
-        probes=probes,
+    return (
+        tuple(stores[key].build(streams) for key in sorted(stores)),
+        tuple(_join(sides, slots) for sides, slots in sorted(joins.items(), key=_join_order)),
+        tuple(SessionJoins(places, slots) for places, slots in sorted(sessions.items())),
     )
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from tests.support.harness import CoreHarness
 from weft.execution.results.read import chunks_of, plan_reading, read_chunk
 from weft.plan.time import TIME_MAX, TIME_MIN
+from weft.planner.strategy import choose_strategy
 
 SECOND = 1_000_000
 SIZE, SLIDE, GAP = 10 * SECOND, 4 * SECOND, 3 * SECOND
@@ -54,7 +55,13 @@ def results(harness: CoreHarness, name: str, columns: Sequence[str]) -> Counter[
     core = harness.core
     record = next(each for each in core.roster.records.values() if each.name == name)
     data = str(core.directory.path("data"))
-    reading = plan_reading(record, core.roster.bound_query(record.id), core.streams, data=data)
+    reading = plan_reading(
+        record,
+        core.roster.bound_query(record.id),
+        choose_strategy(core.roster.bound_query(record.id), record.route),
+        core.streams,
+        data=data,
+    )
     found: Counter[Result] = Counter()
     for chunk in chunks_of(reading, core.inventory.results):
         table = read_chunk(reading, chunk)

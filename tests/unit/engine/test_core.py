@@ -19,7 +19,7 @@ from weft.engine.core import Core
 from weft.errors import DiskFull, StateCorrupt
 from weft.execution.stages import run_here
 from weft.plan.query import BoundQuery
-from weft.planner.joins.plan_joins import choosing_planner
+from weft.planner.joins.planners import choosing_planner
 from weft.sql import bind
 from weft.storage import compaction
 from weft.storage.data_file import DataFile

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import TypeMismatch, UnsupportedQuery
-from weft.execution.program import computed_parts
+from weft.execution.compile import computed_parts
 from weft.kernels.payload_types import payload_type
 from weft.plan.aggregation import Aggregation
 from weft.plan.expression import Opaque, columns_of, conjuncts, parts_of, to_sql

@@ -13,13 +13,13 @@ from weft.plan.probe_tree import Probe, ProbeForest
 from weft.plan.shared import SharedPlan
 from weft.plan.slots import Slots
 from weft.plan.stream import Stream
-from weft.planner.stores import plan_stores
+from weft.planner.plan import assemble
 
 
 def part_of(plan: SharedPlan, streams: Mapping[str, Stream], slots: Slots) -> SharedPlan:
     """The plan as far as it serves the queries of some slots."""
     queries = [live for live in plan.queries if slots >> live.slot & 1]
-    return plan_stores(queries, streams, probes=_forest(plan.probes, slots))
+    return assemble(queries, streams, _forest(plan.probes, slots))
 
 
 def _forest(forest: ProbeForest, slots: Slots) -> ProbeForest:

@@ -90,7 +90,7 @@ def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatI
     slot = free_slots(slot_set(each.slot for each in live), 1)[0]
     known = live if sees is None else [each for each in live if sees(each.record.name) or _has_plain_route(each)]
     record = QueryRecord(_NEW, _NEW, query.sql, slot, 0, None, choose_route(query, routes_of(known)))
-    imagined = core.planning.imagine([*live, live_query(record, query)], streams, results)
+    imagined = core.planning.trace_of([*live, live_query(record, query)], streams, results).plan
     there = plan_graph(before, streams)
     seen = rates_through(through)
     if seen:  # whatever is there and has no rows has none

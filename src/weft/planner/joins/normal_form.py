@@ -6,7 +6,7 @@ a query asks of three relations or more is its own matter: a filter on its whole
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from weft.plan.changelog import LiveQuery
@@ -15,6 +15,7 @@ from weft.plan.identity import identity
 from weft.plan.key import Index, is_exact, key_text
 from weft.plan.probe_tree import Comparison, Equality, Filter, Input, JoinCondition, Span, combination_id, inputs_of
 from weft.plan.query import BoundQuery, Condition, KeyPair
+from weft.plan.strategy import ProbeAggregate, ProbeJoin
 from weft.plan.types import BOOLEAN
 from weft.planner.joins.graph import EQUAL, Attribute, JoinInput, JoinQuery, Predicate, compare
 
@@ -30,6 +31,11 @@ class ProbedQuery:
     conditions: dict[str, JoinCondition]
     filter: Filter | None
     spans: tuple[Span, ...]
+
+
+def normal_forms(queries: Iterable[LiveQuery]) -> tuple[ProbedQuery, ...]:
+    """The common forms of all queries that probe trees serve."""
+    return tuple(to_probed(live) for live in queries if isinstance(live.strategy, ProbeJoin | ProbeAggregate))
 
 
 def to_probed(live: LiveQuery) -> ProbedQuery:

@@ -9,11 +9,13 @@ import pytest
 
 from tests.support.engine_sample import JOIN, STREAMS, live
 from weft.engine.batches.reports import gather
-from weft.execution.program import Program, compile_program
+from weft.execution.compile import compile_program
+from weft.execution.program import Program
 from weft.plan.changelog import LiveQuery
 from weft.plan.key import StoreId
+from weft.plan.probe_tree import NO_PROBES
 from weft.plan.slots import Slots
-from weft.planner.stores import plan_stores
+from weft.planner.plan import assemble
 from weft.storage.bucket import Bucket, Part
 from weft.storage.journal import StreamTotals
 from weft.storage.result_files import PartRef, Piece, Segment
@@ -23,7 +25,7 @@ JOINED, SELECTED = (each.strategy.stores[0] for each in QUERIES)
 
 
 def program(*queries: LiveQuery) -> Program:
-    return compile_program(plan_stores(queries, STREAMS), STREAMS)
+    return compile_program(assemble(queries, STREAMS, NO_PROBES), STREAMS)
 
 
 def bucket(path: str, store: StoreId) -> Bucket:

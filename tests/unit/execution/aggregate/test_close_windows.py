@@ -20,6 +20,7 @@ from weft.errors import QueryFailed
 from weft.execution.aggregate import close_windows as aggregate
 from weft.execution.results.read import chunks_of, plan_reading, read_chunk
 from weft.plan.types import DataType
+from weft.planner.strategy import choose_strategy
 from weft.storage import compaction
 
 pytestmark = pytest.mark.thorough
@@ -36,7 +37,13 @@ def groups(harness: CoreHarness, name: str) -> Found:
     """The rows of an aggregation: keys, values, first and last second of the window; in order."""
     record = harness._record(name)
     query = harness.core.roster.bound_query(record.id)
-    reading = plan_reading(record, query, harness.core.streams, data=str(harness.core.directory.path("data")))
+    reading = plan_reading(
+        record,
+        query,
+        choose_strategy(query, record.route),
+        harness.core.streams,
+        data=str(harness.core.directory.path("data")),
+    )
     found: Found = []
     for chunk in chunks_of(reading, harness.core.inventory.results):
         table = read_chunk(reading, chunk)

@@ -32,7 +32,7 @@ from tests.unit.execution.aggregate.test_close_windows import (
     total,
 )
 from weft.execution.aggregate import over_joins as combined
-from weft.planner.joins.plan_joins import Planner, plan_probes
+from weft.planner.joins.planners import Planner, plan_probes
 from weft.storage import compaction
 
 pytestmark = pytest.mark.thorough

@@ -15,7 +15,7 @@ from tests.support.forced_plans import random_planner
 from tests.support.harness import CoreHarness
 from weft.planner.joins.graph import JoinQuery
 from weft.planner.joins.order_plan import ProbePlan
-from weft.planner.joins.plan_joins import Planner, choosing_planner
+from weft.planner.joins.planners import Planner, choosing_planner
 from weft.planner.joins.statistics import CostModel, Statistics
 
 pytestmark = pytest.mark.thorough

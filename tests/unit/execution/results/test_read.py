@@ -14,6 +14,7 @@ from tests.support.harness import CoreHarness
 from weft.execution.join import row_references as row_parts
 from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading, read_chunk
 from weft.kernels import large_text as wide
+from weft.planner.strategy import choose_strategy
 from weft.spark.select_list import project, read_schema, to_rows
 
 
@@ -25,7 +26,13 @@ def harness(tmp_path: Path) -> CoreHarness:
 def reading(harness: CoreHarness, name: str) -> Reading:
     record = harness._record(name)
     data = str(harness.core.directory.path("data"))
-    return plan_reading(record, harness.core.roster.bound_query(record.id), harness.core.streams, data=data)
+    return plan_reading(
+        record,
+        harness.core.roster.bound_query(record.id),
+        choose_strategy(harness.core.roster.bound_query(record.id), record.route),
+        harness.core.streams,
+        data=data,
+    )
 
 
 def tables(harness: CoreHarness, name: str) -> list[pa.Table]:

@@ -16,6 +16,7 @@ from weft.execution.results import chunk as found
 from weft.execution.results import read
 from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading, read_chunk
 from weft.execution.results.recent import UNUSED_SECONDS, Lately
+from weft.planner.strategy import choose_strategy
 from weft.spark import result_tables as projected
 
 TUMBLE = "SELECT k, COUNT(*) AS n FROM a [TUMBLE 10 SECONDS] GROUP BY k"
@@ -37,7 +38,9 @@ def pages(harness: CoreHarness, name: str, size: int, most_bytes: int | None = N
     """Pages of the rows of a query, as tables."""
     record, core = harness._record(name), harness.core
     query = core.roster.bound_query(record.id)
-    reading = plan_reading(record, query, core.streams, data=str(core.directory.path("data")))
+    reading = plan_reading(
+        record, query, choose_strategy(query, record.route), core.streams, data=str(core.directory.path("data"))
+    )
     nothing: Any = None
     skip = 0
     while True:

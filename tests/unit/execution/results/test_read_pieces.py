@@ -20,6 +20,7 @@ from weft.execution.results.chunk import Found
 from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading, ranges, read_chunk, read_pieces
 from weft.execution.results.row_widths import row_widths
 from weft.plan.query import Output
+from weft.planner.strategy import choose_strategy
 from weft.spark import result_tables as projected_module
 from weft.spark.result_tables import projected
 from weft.sql import bind
@@ -62,7 +63,13 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> CoreHarness:
 def of(harness: CoreHarness, name: str) -> tuple[Reading, list[Chunk]]:
     record = harness._record(name.replace(" ", "_"))
     data = str(harness.core.directory.path("data"))
-    reading = plan_reading(record, harness.core.roster.bound_query(record.id), harness.core.streams, data=data)
+    reading = plan_reading(
+        record,
+        harness.core.roster.bound_query(record.id),
+        choose_strategy(harness.core.roster.bound_query(record.id), record.route),
+        harness.core.streams,
+        data=data,
+    )
     return reading, list(chunks_of(reading, harness.core.inventory.results_of(0)))
 
 

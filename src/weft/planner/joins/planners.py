@@ -6,24 +6,21 @@ A planner is a pure function: which valid plan it returns changes costs, never r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from weft.plan.changelog import LiveQuery
 from weft.plan.key import StoreId, key_text
-from weft.plan.probe_tree import NO_PROBES, Equality, Input, ProbeForest, inputs_of
-from weft.plan.strategy import ProbeAggregate, ProbeJoin
+from weft.plan.probe_tree import Equality, Input, inputs_of
 from weft.planner.highs import Limits
 from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery
 from weft.planner.joins.lattice import Lattice, build_lattice
-from weft.planner.joins.normal_form import ProbedQuery, join_input, to_probed
+from weft.planner.joins.normal_form import ProbedQuery, join_input
 from weft.planner.joins.order_plan import Method, ProbePlan, plan_of
 from weft.planner.joins.orders import add_queries, drop_queries, plan_probe_orders
 from weft.planner.joins.paths import Routing
 from weft.planner.joins.program.solve import solve_paths
 from weft.planner.joins.statistics import CostModel, Statistics, distinct_keys
-from weft.planner.joins.trees import build_forest
 
 Planner = Callable[[Sequence[JoinQuery], Statistics, ProbePlan | None], ProbePlan]
 """From queries, statistics and the plan before to probe orders for all of them."""
@@ -96,22 +93,6 @@ class Measured:
 
     rates: Mapping[str, float] = field(default_factory=dict)
     keys: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-
-def plan_joins(
-    queries: Iterable[LiveQuery],
-    stores: Mapping[Input, StoreId],
-    measured: Measured,
-    *,
-    planner: Planner,
-    before: ProbePlan | None,
-) -> tuple[ProbeForest, ProbePlan | None]:
-    """The probe trees of all queries that need them, and the plan behind."""
-    probed = [to_probed(live) for live in queries if isinstance(live.strategy, ProbeJoin | ProbeAggregate)]
-    if not probed:
-        return NO_PROBES, None
-    plan = planner([each.join for each in probed], statistics_of(probed, stores, measured), before)
-    return build_forest(plan, probed, stores), plan
 
 
 def statistics_of(queries: Sequence[ProbedQuery], stores: Mapping[Input, StoreId], measured: Measured) -> Statistics:

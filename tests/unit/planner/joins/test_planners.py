@@ -9,12 +9,13 @@ import pytest
 from tests.support.engine_sample import STREAMS, WINDOW, live
 from tests.support.forced_plans import random_planner
 from weft.plan.changelog import LiveQuery
-from weft.plan.probe_tree import Comparison, Equality, Input, ProbeForest
+from weft.plan.probe_tree import NO_PROBES, Comparison, Equality, Input, ProbeForest
 from weft.planner.joins.graph import JoinInput
 from weft.planner.joins.normal_form import conditions_of, source_of, to_probed
-from weft.planner.joins.plan_joins import Measured, plan_each_alone, plan_joins, plan_probes, statistics_of
+from weft.planner.joins.planners import Measured, plan_each_alone, plan_probes, statistics_of
 from weft.planner.joins.statistics import distinct_keys
-from weft.planner.stores import plan_stores, probed_stores
+from weft.planner.plan import assemble, plan_queries
+from weft.planner.stores import probed_stores
 from weft.sql import bind
 
 A, B, C = Input("a", 0), Input("b", 0), Input("c", 0)
@@ -27,7 +28,7 @@ STAR = f"SELECT p.x FROM a {W} p JOIN b {W} q ON p.k = q.k JOIN c {W} r ON p.k =
 def forest(*sqls: str, seed: int | None = None) -> ProbeForest:
     queries = [live(sql, at) for at, sql in enumerate(sqls)]
     planner = plan_probes if seed is None else random_planner(seed)
-    return plan_joins(queries, probed_stores(queries), Measured(), planner=planner, before=None)[0]
+    return plan_queries(queries, STREAMS, Measured(), planner=planner).trees
 
 
 def test_the_order_of_relations_and_windows_do_not_matter_to_what_is_shared() -> None:
@@ -113,7 +114,7 @@ def test_steps_have_the_same_names_whatever_else_is_planned() -> None:
 
 def test_stores_have_an_index_for_every_key_and_the_columns_of_conditions() -> None:
     queries = [live(CHAIN + " AND p.x < r.x", 0)]
-    plan = plan_stores(queries, STREAMS)
+    plan = assemble(queries, STREAMS, NO_PROBES)
     stores = {store.stream: store for store in plan.stores}
     assert [len(stores[name].indexes) for name in "abc"] == [1, 2, 1]
     assert stores["a"].columns == ("x",)
