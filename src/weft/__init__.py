@@ -1,4 +1,4 @@
-"""weft: many ad-hoc streaming queries, one shared plan, on Spark."""
+"""weft runs many ad-hoc streaming queries on Spark as one shared plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load the engine when it is first asked for: Spark's Python workers import weft too, and need only kernels."""
+    """Import a public name on first use: Spark's Python workers import weft too, but need only the kernels."""
     if name not in _HOMES:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

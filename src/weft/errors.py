@@ -1,6 +1,6 @@
-"""Every error a user can see: one tree, a stable code each, PostgreSQL style.
+"""All errors that users see: one class hierarchy, and a stable code for each class.
 
-`message` is a lowercase fragment that names the object; `detail` and `hint` are sentences.
+As in PostgreSQL, `message` is a lowercase fragment that names the object; `detail` and `hint` are sentences.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ import json
 import re
 
 _SHORTEST_SECRET = 6
-"""A shorter value is a word that may be anywhere in a text by chance."""
+"""Shorter values are not hidden: they may occur in a text by chance."""
 _HIDDEN = "***"
 _INNER = re.compile(r"(?:password|secret|token)\s*=\s*[\"']?([^\"'\s;]+)", re.IGNORECASE)
 _secrets: set[str] = set()
 
 
 def keep_secret(value: str) -> None:
-    """Let no error of weft tell this value, nor a line of it, nor a password in it.
+    """Hide this value, each of its lines and every password in it from the text of all errors.
 
-    Somebody else's error, such as Spark's, becomes text in many places, and any of them may quote an option's value.
+    Many error texts quote errors of other libraries, such as Spark, and those may quote the value of an option.
     """
     parts = [value, json.dumps(value)[1:-1], *value.splitlines(), *_INNER.findall(value)]
     _secrets.update(part for part in map(str.strip, parts) if len(part) >= _SHORTEST_SECRET)
 
 
 def hide(text: str) -> str:
-    """A text without the values that are kept secret, also where it was cut off in the middle of one."""
+    """Return the text with secret values replaced, even if the text ends in the middle of one."""
     for value in sorted(_secrets, key=len, reverse=True):
         text = text.replace(value, _HIDDEN)
         for size in range(min(len(value) - 1, len(text)), _SHORTEST_SECRET - 1, -1):
@@ -36,7 +36,7 @@ def hide(text: str) -> str:
 
 
 class WeftError(Exception):
-    """Base of all errors weft raises; `code` is stable across releases."""
+    """The base class of all errors of weft; `code` is stable across releases."""
 
     code = "weft_error"
 
@@ -55,12 +55,12 @@ class WeftError(Exception):
         return text
 
     def in_a_line(self) -> str:
-        """What happened and why, for the log; what to do about it is for whoever asked."""
+        """Return message, code and detail in one line, for the log. The hint is meant for the caller only."""
         text = f"{self.message} [{self.code}]" + (f": {self.detail}" if self.detail else "")
         return " ".join(text.split())
 
     def to_dict(self) -> dict[str, object]:
-        """The one JSON shape of an error, for the REST service and `--json`."""
+        """Return the JSON form of the error, for the REST service and `--json`."""
         return {
             "ok": False,
             "code": self.code,
@@ -77,13 +77,13 @@ class InternalError(WeftError):
 
 
 class QueryError(WeftError):
-    """A query that cannot be accepted; the running plan was not touched."""
+    """A query cannot be accepted; the running plan was not changed."""
 
     code = "query_error"
 
 
 class QuerySyntaxError(QueryError):
-    """The text is not a query; the message carries line and column."""
+    """The text is not a query; the message names line and column."""
 
     code = "syntax_error"
 
@@ -125,7 +125,7 @@ class MissingWindow(QueryError):
 
 
 class InvalidWindow(QueryError):
-    """A window that cannot be: size zero, kinds that do not fit together."""
+    """A window is not possible: its size is zero, or the kinds of window of the relations do not fit together."""
 
     code = "invalid_window"
 
@@ -137,7 +137,7 @@ class CrossProduct(QueryError):
 
 
 class UnsupportedQuery(QueryError):
-    """Valid SQL that weft does not execute."""
+    """The text is valid SQL that weft does not execute."""
 
     code = "unsupported_query"
 
@@ -149,13 +149,13 @@ class QueryTooLarge(QueryError):
 
 
 class InvalidName(WeftError):
-    """A name of a query or stream that is not allowed."""
+    """A name of a query or stream is not allowed."""
 
     code = "invalid_name"
 
 
 class DuplicateQuery(WeftError):
-    """A live query has this name already."""
+    """A live query already has this name."""
 
     code = "duplicate_query"
 
@@ -179,25 +179,25 @@ class DuplicateStream(WeftError):
 
 
 class InvalidStream(WeftError):
-    """A stream's declaration is wrong: schema, time column, lateness or source."""
+    """The declaration of a stream is wrong: schema, time column, lateness or source."""
 
     code = "invalid_stream"
 
 
 class StreamInUse(WeftError):
-    """A stream cannot be dropped, because queries read it or a batch is running."""
+    """A stream cannot be dropped, because queries read the stream or a batch is running."""
 
     code = "stream_in_use"
 
 
 class DetachedStream(WeftError):
-    """A stream whose source lives in the user's program was not attached again after a restart."""
+    """A stream whose source is a DataFrame of the user's program was not declared again after a restart."""
 
     code = "detached_stream"
 
 
 class BadFile(WeftError):
-    """A source file cannot be read as its stream's schema; it was set aside."""
+    """A source file cannot be read with the schema of its stream; the file was set aside."""
 
     code = "bad_file"
 
@@ -209,13 +209,13 @@ class InvalidSetting(WeftError):
 
 
 class StateLocked(WeftError):
-    """Another engine is working on this path."""
+    """Another engine is working on this state directory."""
 
     code = "state_locked"
 
 
 class StateVersion(WeftError):
-    """The state directory was written by another format version."""
+    """Another format version wrote the state directory."""
 
     code = "state_version"
 
@@ -227,19 +227,19 @@ class StateCorrupt(WeftError):
 
 
 class StateUnavailable(WeftError):
-    """A file of the state directory cannot be opened or written now; nothing says that it is damaged."""
+    """A file of the state directory cannot be opened or written now; nothing shows that the file is damaged."""
 
     code = "state_unavailable"
 
 
 class DiskFull(WeftError):
-    """There was no room to write; nothing of the batch was committed."""
+    """There was no space left to write; nothing of the batch was committed."""
 
     code = "disk_full"
 
 
 class JavaMissing(WeftError):
-    """No Java runtime, or one too old for Spark."""
+    """There is no Java runtime, or the Java runtime is too old for Spark."""
 
     code = "java_missing"
 
@@ -251,61 +251,61 @@ class EngineStopped(WeftError):
 
 
 class BatchFailed(WeftError):
-    """A micro-batch failed; unless its hint says otherwise nothing of it was committed, and it will be run again."""
+    """A batch failed. Unless the hint says otherwise, nothing was committed, and the batch will be run again."""
 
     code = "batch_failed"
 
 
 class BatchInterrupted(WeftError):
-    """A micro-batch was given up before its end: it took too long, or a query of it was dropped meanwhile."""
+    """A batch was stopped before its end, because it took too long or one of its queries was dropped."""
 
     code = "batch_interrupted"
 
 
 class SourceUnavailable(WeftError):
-    """A stream's source cannot be read now; only the queries over that stream wait for it."""
+    """The source of a stream cannot be read now; only queries over that stream wait."""
 
     code = "source_unavailable"
 
 
 class OutOfMemory(BatchFailed):
-    """A task of a micro-batch needed more memory than it may have."""
+    """A task of a batch needed more memory than allowed."""
 
     code = "out_of_memory"
 
 
 class WorkerLost(BatchFailed):
-    """A Python worker of a micro-batch ended in the middle of a task, perhaps because memory ran out."""
+    """A Python worker ended in the middle of a task of a batch, perhaps because memory ran out."""
 
     code = "worker_lost"
 
 
 class BatchCancelled(BatchFailed):
-    """A micro-batch was broken off while it ran."""
+    """A running batch was cancelled."""
 
     code = "batch_cancelled"
 
 
 class SparkLost(BatchFailed):
-    """Spark's Java process does not answer any more."""
+    """Spark's Java process no longer answers."""
 
     code = "spark_lost"
 
 
 class Unauthorized(WeftError):
-    """A request to the service without a token, or with one that nobody has."""
+    """A request to the service has no token, or a token that belongs to no tenant."""
 
     code = "unauthorized"
 
 
 class Forbidden(WeftError):
-    """A request to the service that this tenant may not make."""
+    """The tenant may not make this request to the service."""
 
     code = "forbidden"
 
 
 class QuotaExceeded(WeftError):
-    """A tenant has as much as it may have; `retry_after` seconds from now there may be room."""
+    """A tenant reached one of its limits; a retry after `retry_after` seconds may succeed."""
 
     code = "quota_exceeded"
 
@@ -315,30 +315,30 @@ class QuotaExceeded(WeftError):
 
 
 class ResultsGone(WeftError):
-    """Rows that were asked for are not kept any more."""
+    """The requested rows are no longer kept."""
 
     code = "results_gone"
 
 
 class ReadTimeout(WeftError):
-    """Spark took too long to compute rows that somebody wanted to read; the query goes on, its rows are kept."""
+    """Spark took too long to compute the rows of a read; the query continues and its rows are kept."""
 
     code = "read_timeout"
 
 
 class InvalidRequest(WeftError):
-    """A request to the service that is malformed."""
+    """A request to the service is malformed."""
 
     code = "invalid_request"
 
 
 class ServiceUnreachable(WeftError):
-    """No service answers at an address, or not as a service of weft would."""
+    """No service of weft answers at this address."""
 
     code = "service_unreachable"
 
 
 class MissingExtra(WeftError):
-    """A part of weft was used whose Python packages are not installed."""
+    """An optional part of weft was used whose Python packages are not installed."""
 
     code = "missing_extra"

@@ -1,4 +1,4 @@
-"""Optional parts of weft: a missing package is reported with the extra that installs it."""
+"""Imports of optional packages. A missing package raises an error that names the extra to install."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from weft.errors import MissingExtra
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Import packages of the extra `name`. Raises MissingExtra if one of them is not installed."""
+    """Guard imports of the packages of extra `name`; raise MissingExtra if one of them is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package in ("", "weft"):  # the import itself is wrong, and no extra would mend it
+        if package in ("", "weft"):  # a wrong import in weft itself: no extra would fix it
             raise
         raise MissingExtra(
             f'Python package "{package}" is not installed', hint=f'Install it with: pip install "weft-streams[{name}]"'

@@ -8,7 +8,7 @@ from weft.extras import extra
 
 
 def main() -> int:
-    """Run the command that the command line names. Returns its exit code."""
+    """Run the command that the command line names, and return its exit code."""
     try:
         with extra("cli"):
             app = import_module("weft.cli.app")

@@ -1,4 +1,4 @@
-"""All commands, and the options that may stand before them."""
+"""All commands, and the options that may precede them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ app.add_typer(streams.app)
 app.command()(top)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"weft {__version__}")
         raise typer.Exit()
 
@@ -53,8 +53,8 @@ def weft(
 @shared
 def plan(session: Session) -> None:
     """The shared plan: who shares what with whom."""
-    found = session.backend.plan()
-    session.answer(found, lambda: show.plan(found))
+    shared_plan = session.backend.plan()
+    session.answer(shared_plan, lambda: show.plan(shared_plan))
 
 
 @app.command()
@@ -75,6 +75,6 @@ def serve(
 
 
 def main() -> int:
-    """Run the command that the command line names; ends the process with its exit code."""
+    """Run the command that the command line names, and end the process with its exit code."""
     app(prog_name="weft")
     return 0

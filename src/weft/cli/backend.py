@@ -1,4 +1,4 @@
-"""What commands work on: a service, or a state directory that no engine is working on; the same to both."""
+"""The backends of commands: a service, or a state directory that no engine has open, behind one interface."""
 
 from __future__ import annotations
 
@@ -23,47 +23,47 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 
 class Backend(Protocol):
-    """What `weft.service.client.Client` can do, and `weft.cli.local.Local` as far as it goes without Spark."""
+    """The interface of `weft.service.client.Client` and, as far as possible without Spark, `weft.cli.local.Local`."""
 
     @property
     def is_here(self) -> bool:
-        """Whether paths mean the same to it as to the user."""
+        """Whether paths mean the same to the backend as to the user."""
 
     def close(self) -> None:
-        """Give everything up that is held."""
+        """Release everything that the backend holds."""
 
     def queries(self, state: str = "live") -> list[Query]:
-        """Queries that are "live" (or pending), "ended", or "all"."""
+        """Return the queries that are "live" (or pending), "ended", or "all"."""
 
     def query(self, name: str) -> Query:
-        """The query of this name."""
+        """Return the query of this name."""
 
     def create(self, sql: str, *, name: str | None = None, deliver: bool = False) -> Query:
         """Create a query."""
 
     def create_many(self, queries: Sequence[NewQuery]) -> list[Query]:
-        """Create queries together, all or nothing."""
+        """Create queries together, all or none."""
 
     def drop(self, name: str) -> Query:
         """End a query."""
 
     def resume_sink(self, name: str) -> Query:
-        """Let a query's sink that has failed go on."""
+        """Let a query's failed sink continue."""
 
     def explain(self, name: str) -> Explained:
-        """A query's part of the shared plan."""
+        """Return a query's part of the shared plan."""
 
     def what_if(self, sql: str) -> WhatIf:
-        """What creating a query would add."""
+        """Return what creating a query would add."""
 
     def results(self, name: str, *, after: str = "", limit: int | None = None) -> Page:
-        """Committed rows after a cursor."""
+        """Return committed rows after a cursor."""
 
     def follow(self, name: str, *, after: str = "") -> Iterator[Event]:
-        """Rows as they are committed."""
+        """Yield events with rows as they are committed."""
 
     def streams(self) -> list[Stream]:
-        """All declared streams."""
+        """Return all streams."""
 
     def add_stream(self, stream: NewStream) -> Stream:
         """Declare a stream."""
@@ -75,15 +75,15 @@ class Backend(Protocol):
         """Set a stream's watermark back."""
 
     def plan(self) -> Plan:
-        """The shared plan."""
+        """Return the shared plan."""
 
     def ticks(self) -> Iterator[Tick]:
-        """What changes, as it changes."""
+        """Yield a tick after every batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options that every command has, as far as they were given."""
+    """The options that all commands share, as far as they were given."""
 
     server: str | None = None
     path: Path | None = None
@@ -91,7 +91,7 @@ class Options:
     json: bool = False
 
     def over(self, before: Options) -> Options:
-        """These, and those given before them where there are none."""
+        """Return these options, with those of `before` where these are not given."""
         return Options(
             server=self.server or before.server,
             path=self.path or before.path,
@@ -100,7 +100,7 @@ class Options:
         )
 
     def resolved(self, environment: Mapping[str, str] = os.environ) -> Options:
-        """With exactly one of server and path: the environment counts where no option was given."""
+        """Return options with exactly one of server and path; the environment counts only if neither is given."""
         server, path = self.server, self.path
         if server is None and path is None:
             server = environment.get("WEFT_SERVER") or None
@@ -111,14 +111,14 @@ class Options:
 
 
 def open_backend(options: Options) -> Backend:
-    """What the options mean; a path that a service is working on is reached through that service."""
+    """Return the backend that the options name. A path that a service has open is reached through that service."""
     options = options.resolved()
     if options.path is None:
         assert options.server is not None, "there is a default"
         return _client(options.server, options)
     try:
-        # Loaded only when asked for, since it brings the whole engine with it.
-        found: Backend = import_module("weft.cli.local").Local(options.path)
+        # Imported only here, because it imports the whole engine.
+        backend: Backend = import_module("weft.cli.local").Local(options.path)
     except StateLocked as locked:
         address = served_at(options.path)
         if address is None:
@@ -128,11 +128,11 @@ def open_backend(options: Options) -> Backend:
                 hint="Stop it to work on its path from here, or run it with: weft serve.",
             ) from locked
         return _client(address, options)
-    return found
+    return backend
 
 
 def served_at(path: Path) -> str | None:
-    """The address of the service that says it is working on a path; None if none does."""
+    """Return the address that a service has written to a state directory; None if there is none."""
     try:
         value = json.loads((path / ADDRESS_FILE).read_text(encoding="utf-8"))
         return str(value.get("value", value)["address"])
@@ -141,7 +141,7 @@ def served_at(path: Path) -> str | None:
 
 
 def read_token(options: Options, environment: Mapping[str, str] = os.environ) -> str:
-    """The token of a file, else of the environment; never of the command line, which others can read."""
+    """Return the token of the token file, else of the environment. The command line has none: others can read it."""
     if options.token_file is None:
         return environment.get("WEFT_TOKEN", "").strip()
     try:

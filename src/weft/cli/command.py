@@ -1,4 +1,4 @@
-"""One run of a command: where it works, how it answers, and the options that every command has."""
+"""What all commands share: the backend, the output and the common options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.cli.backend import Backend, Options, open_backend
 from weft.cli.failures import reported
 
 _WIDE = 1000
-"""Columns of what is no terminal: nothing is cut off for a program that reads it."""
+"""Width of output that does not go to a terminal, so that no line is cut off for a program."""
 
 Server = Annotated[
     str | None,
@@ -35,7 +35,7 @@ _SHARED = {"server": (Server, None), "path": (StatePath, None), "token_file": (T
 
 
 class Session:
-    """Where a command works, opened when it is first asked for, and how it answers."""
+    """The backend of one command, opened on first use, and its output."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -50,7 +50,7 @@ class Session:
 
     @property
     def backend(self) -> Backend:
-        """The service or state directory that the options mean."""
+        """The service or state directory that the options name."""
         if self._backend is None:
             self._backend = open_backend(self.options)
         return self._backend
@@ -61,7 +61,7 @@ class Session:
         return self.options.json
 
     def answer(self, value: object, show: Callable[[], RenderableType]) -> None:
-        """A value as JSON, or what shows it to a reader."""
+        """Print a value: as JSON, or as `show` renders it."""
         if self.json:
             write_json(value)
         else:
@@ -69,36 +69,36 @@ class Session:
 
 
 def write_json(value: object) -> None:
-    """One line of JSON on stdout, at once."""
+    """Write a value to stdout as one line of JSON, and flush."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
 def screen() -> Console:
-    """Stdout; what is no terminal is as wide as it takes."""
+    """Return a console for stdout, which is `_WIDE` columns wide if stdout is not a terminal."""
     return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
 
 
 def shared(command: Callable[..., None]) -> Callable[..., None]:
-    """A function (session, …) as a command that has the options of all commands too, and tells its errors.
+    """Turn a function (session, …) into a command that also has the common options and reports errors.
 
-    They may stand before the command's name as well. One that the command has for itself has to.
+    Common options may also precede the name of the command; one whose name the command itself uses must do so.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    added = {name: option for name, option in _SHARED.items() if name not in {each.name for each in own}}
+    added = {name: option for name, option in _SHARED.items() if name not in {parameter.name for parameter in own}}
 
     @functools.wraps(command)
-    def run(context: typer.Context, **given: Any) -> None:
-        options = Options(**{name: given.pop(name) for name in added}).over(context.obj)
+    def run(context: typer.Context, **arguments: Any) -> None:
+        options = Options(**{name: arguments.pop(name) for name in added}).over(context.obj)
         with reported(as_json=options.json), Session(options) as session:
-            command(session, **given)
+            command(session, **arguments)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [
         inspect.Parameter("context", keyword, annotation=typer.Context),
-        *(each.replace(kind=keyword) for each in own),
-        *(inspect.Parameter(name, keyword, annotation=kind, default=no) for name, (kind, no) in added.items()),
+        *(parameter.replace(kind=keyword) for parameter in own),
+        *(inspect.Parameter(name, keyword, annotation=kind, default=value) for name, (kind, value) in added.items()),
     ]
     run.__dict__["__signature__"] = inspect.Signature(parameters)
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

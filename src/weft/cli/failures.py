@@ -1,4 +1,4 @@
-"""Errors as a command line tells them: on stderr, with an exit code by their class."""
+"""Errors of commands: written to stderr, with an exit code that follows from the class."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ EXIT_CODES: Mapping[type[WeftError], int] = {
     errors.EngineStopped: 8,
     errors.StateLocked: 8,
 }
-"""By class; a class that is not here has the code of the class above it."""
+"""Exit codes by class. A class that is not listed has the code of its base class."""
 
 
 def exit_code(error: WeftError) -> int:
-    """What a command ends with after an error."""
+    """Return the exit code of a command that ends with an error."""
     return next(EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES)
 
 
 @contextmanager
 def reported(*, as_json: bool = False) -> Iterator[None]:
-    """Tell errors on stderr instead of raising them, and end with their exit code; Ctrl-C ends without a word."""
+    """Write errors to stderr and exit with their code instead of raising them; Ctrl-C exits without a message."""
     try:
         yield
     except WeftError as error:
@@ -59,7 +59,7 @@ def reported(*, as_json: bool = False) -> Iterator[None]:
 
 
 def tell(error: WeftError, *, as_json: bool) -> None:
-    """An error on stderr, so that stdout holds answers only: as one line of JSON, or in words."""
+    """Write an error to stderr, as one line of JSON or as text. So stdout holds only answers."""
     if as_json:
         sys.stderr.write(json.dumps(error.to_dict(), ensure_ascii=False) + "\n")
         return
@@ -71,5 +71,5 @@ def tell(error: WeftError, *, as_json: bool) -> None:
 
 
 def note(sentence: str) -> None:
-    """Something worth knowing, on stderr."""
+    """Write a remark to stderr."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(Text(sentence, style="dim"))

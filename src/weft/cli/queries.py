@@ -1,4 +1,4 @@
-"""`weft query`: create, list, show, explain, drop, read and follow."""
+"""`weft query`: create, list, show, explain, drop, read and follow queries."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ app = typer.Typer(name="query", help="Queries: create, list, show, explain, drop
 
 
 def _complete(context: typer.Context, incomplete: str) -> Iterator[str]:
-    """Names of queries, for the shell; it must not hear of errors."""
+    """Yield the names of queries for completion in a shell, which must not see errors."""
     try:
-        given = {**context.find_root().params, **{k: v for k, v in context.params.items() if v}}
-        options = Options(given.get("server"), given.get("path"), given.get("token_file"))
+        params = {**context.find_root().params, **{k: v for k, v in context.params.items() if v}}
+        options = Options(params.get("server"), params.get("path"), params.get("token_file"))
         backend = open_backend(options)
         try:
             yield from (query["name"] for query in backend.queries("all") if query["name"].startswith(incomplete))
@@ -61,10 +61,10 @@ def create(
         return
     if deliver:
         raise typer.BadParameter("--deliver is for one query at a time")
-    wanted: list[NewQuery] = [{"sql": text} for text in statements]
+    new_queries: list[NewQuery] = [{"sql": text} for text in statements]
     if names:
-        wanted = [{"sql": text, "name": called} for text, called in zip(statements, names, strict=True)]
-    queries = session.backend.create_many(wanted)
+        new_queries = [{"sql": text, "name": query_name} for text, query_name in zip(statements, names, strict=True)]
+    queries = session.backend.create_many(new_queries)
     session.answer({"queries": queries}, lambda: show.created(queries))
 
 
@@ -112,8 +112,8 @@ def explain(
     statements = read_statements([sql or ""])
     if len(statements) != 1:
         raise typer.BadParameter(f"--sql takes one query, not {len(statements)}")
-    found = session.backend.what_if(statements[0])
-    session.answer(found, lambda: show.what_if(found))
+    added = session.backend.what_if(statements[0])
+    session.answer(added, lambda: show.what_if(added))
 
 
 @app.command()
@@ -123,7 +123,7 @@ def drop(session: Session, names: Names) -> None:
     dropped = []
     try:
         for name in names:
-            dropped += [session.backend.drop(name)]  # one by one: what was dropped before an error is told
+            dropped += [session.backend.drop(name)]  # one by one, to show what was dropped before an error
     finally:
         if dropped:
             session.answer(dropped[0] if len(names) == 1 else {"queries": dropped}, lambda: show.dropped(dropped))
@@ -143,11 +143,11 @@ def results(
 
 
 def _pages(session: Session, name: str, *, after: str, limit: int) -> Page:
-    """So many rows as one page, whatever the service gives at a time."""
+    """Return up to `limit` rows as one page, from as many pages of the service as necessary."""
     page = session.backend.results(name, after=after, limit=limit)
     while page["more"] and len(page["rows"]) < limit:
-        rest = session.backend.results(name, after=page["cursor"], limit=limit - len(page["rows"]))
-        page = {**rest, "rows": page["rows"] + rest["rows"]}
+        following = session.backend.results(name, after=page["cursor"], limit=limit - len(page["rows"]))
+        page = {**following, "rows": page["rows"] + following["rows"]}
     return page
 
 
@@ -186,7 +186,7 @@ def tail(
 
 
 class _Lines:
-    """Rows on stdout as they come, under the names of their columns or as JSON."""
+    """A writer of rows to stdout as they come, as a table or as JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.columns: list[Column] = []
@@ -194,7 +194,7 @@ class _Lines:
         self._rows: show.Rows | None = None
 
     def write(self, rows: list[list[Any]], most: int | None) -> int | None:
-        """Write at most so many rows; returns how many more there may be."""
+        """Write at most `most` rows, and return how many more may be written (None: any number)."""
         shown = rows[:most]
         if self._json:
             for row in shown:

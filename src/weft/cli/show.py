@@ -1,4 +1,4 @@
-"""Answers as people read them."""
+"""Answers of commands as tables and text for people."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 STYLES = {"pending": "yellow", "live": "green", "dropped": "dim", "failed": "red"}
 _BARS = "▁▂▃▄▅▆▇█"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-# What a terminal would obey instead of showing it; values of rows can be anything.
+# Control characters, which a terminal would obey. Values of rows may contain them.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\\t", 10: "\\n", 13: "\\r"}
 
 
 def query_table(queries: Sequence[Query]) -> RenderableType:
-    """Queries, one in a line."""
+    """Return a table of queries, one per line."""
     if not queries:
         return Text("no queries", style="dim")
     table = grid("query", "state", right=("rows", "rows/s", "latency"), last="asks for")
@@ -38,8 +38,8 @@ def query_table(queries: Sequence[Query]) -> RenderableType:
 
 
 def query_details(query: Query) -> RenderableType:
-    """All that is known about a query."""
-    columns = ", ".join(f"{each['name']} {each['type']}".strip() for each in query["columns"])
+    """Return all that is known about a query."""
+    columns = ", ".join(f"{column['name']} {column['type']}".strip() for column in query["columns"])
     deployment = query["deployment_ms"]
     lines = {
         "state": query["state"],
@@ -61,7 +61,7 @@ def query_details(query: Query) -> RenderableType:
 
 
 def created(queries: Sequence[Query]) -> RenderableType:
-    """Queries that have come: what they are called, and what to know about them."""
+    """Return the names and notices of created queries."""
     lines = []
     for query in queries:
         line = Text.assemble((query["name"], "cyan"), " ", (query["state"], STYLES.get(query["state"], "")))
@@ -72,7 +72,7 @@ def created(queries: Sequence[Query]) -> RenderableType:
 
 
 def dropped(queries: Sequence[Query]) -> RenderableType:
-    """Queries that go: at once, or with the end of the batch that runs."""
+    """Return the names of dropped queries. They end at once, or after the batch that runs."""
     return Group(*(Text.assemble((query["name"], "cyan"), " dropped") for query in queries))
 
 
@@ -81,7 +81,7 @@ def _notices(notices: Iterable[str]) -> list[Text]:
 
 
 def stream_table(streams: Sequence[Stream]) -> RenderableType:
-    """Streams, one in a line."""
+    """Return a table of streams, one per line."""
     if not streams:
         return Text("no streams", style="dim")
     figures = ("rows", "rows/s", "late", "ahead", "missed", "bad files", "bad rows")
@@ -98,23 +98,23 @@ def stream_table(streams: Sequence[Stream]) -> RenderableType:
             count(stream["missed_rows"]),
             count(stream["bad_files"]),
             count(stream["bad_rows"]),
-            Text(", ".join(f"{each['name']} {each['type']}" for each in stream["columns"])),
+            Text(", ".join(f"{column['name']} {column['type']}" for column in stream["columns"])),
         )
     return table
 
 
 def declared(stream: Stream) -> RenderableType:
-    """A stream that was declared just now, and what to know about it."""
+    """Return a newly declared stream, with its notices."""
     return Group(stream_table([stream]), *_notices(stream["notices"]))
 
 
 def what_if(found: WhatIf) -> RenderableType:
-    """What creating a query would add."""
+    """Return what creating a query would add."""
     return Group(Text(found["text"]), *_notices(found["notices"]))
 
 
 def plan(found: Plan) -> RenderableType:
-    """The shared plan; a tenant that may not see all of it gets its operators."""
+    """Return the shared plan: its text for an administrator, else a table of the operators that the tenant sees."""
     if found["text"]:
         return Text(found["text"])
     table = grid("kind", right=("queries", "rows/s"), last="operator")
@@ -125,7 +125,7 @@ def plan(found: Plan) -> RenderableType:
 
 
 def page(found: Page) -> RenderableType:
-    """Committed rows as a table."""
+    """Return committed rows as a table."""
     lines = Rows(found["columns"])
     texts = [Text(line) for line in lines.add(found["rows"])]
     more = [Text(f"there are more: --after {found['cursor']}", style="dim")] if found["more"] else []
@@ -133,19 +133,19 @@ def page(found: Page) -> RenderableType:
 
 
 class Rows:
-    """Rows as lines under one another; columns become as wide as the widest value there was."""
+    """Rows as aligned lines. A column is as wide as the widest value so far."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        self._names = [visible(each["name"]) for each in columns]
-        self._right = [each["type"].partition("(")[0] in _NUMBERS for each in columns]
+        self._names = [visible(column["name"]) for column in columns]
+        self._right = [column["type"].partition("(")[0] in _NUMBERS for column in columns]
         self._widths = [len(name) for name in self._names]
 
     def header(self) -> str:
-        """The names of the columns."""
+        """Return the line with the names of the columns."""
         return self._line(self._names)
 
     def add(self, rows: Iterable[Sequence[Any]]) -> list[str]:
-        """Lines of some rows; call it before `header` if that is to fit them."""
+        """Return the lines of rows, and widen the columns. Call it before `header`, so that the header fits."""
         cells = [[cell(value) for value in row] for row in rows]
         for row in cells:
             self._widths = [max(width, len(text)) for width, text in zip(self._widths, row, strict=True)]
@@ -160,19 +160,19 @@ class Rows:
 
 
 def by_name(columns: Sequence[Column], row: Sequence[Any]) -> dict[str, Any]:
-    """A row as an object; a column whose name is taken gets a number."""
-    found: dict[str, Any] = {}
+    """Return a row as a dictionary. Further columns of the same name get a number."""
+    named: dict[str, Any] = {}
     for column, value in zip(columns, row, strict=True):
         name, number = column["name"], 1
-        while name in found:
+        while name in named:
             number += 1
             name = f"{column['name']}_{number}"
-        found[name] = value
-    return found
+        named[name] = value
+    return named
 
 
 def grid(*left: str, right: Sequence[str] = (), last: str = "") -> Table:
-    """A table without lines: columns to the left, numbers to the right, and one that takes what is left."""
+    """Return a table without borders: left-aligned columns, right-aligned ones, and a last one that may be cut off."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in left:
         table.add_column(name, no_wrap=True)
@@ -192,7 +192,7 @@ def _facts(lines: Mapping[str, str]) -> Table:
 
 
 def cell(value: Any) -> str:
-    """A value of a row in one line."""
+    """Return a value of a row as text in one line."""
     match value:
         case None:
             return "NULL"
@@ -203,24 +203,24 @@ def cell(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Text without anything that a terminal would obey."""
+    """Return text with its control characters escaped."""
     return text.translate(_CONTROLS)
 
 
 def one_line(sql: str) -> Text:
-    """SQL without its line ends."""
+    """Return SQL in one line."""
     return Text(visible(" ".join(sql.split())))
 
 
 def count(number: float | None) -> str:
-    """A number of rows; a rate below ten has a digit more."""
+    """Return a number of rows as text; a rate below ten has a decimal."""
     if number is None:
         return "–"
     return f"{number:,.1f}" if 0 < number < 10 and number != int(number) else f"{number:,.0f}"
 
 
 def seconds(number: float | None) -> str:
-    """A duration."""
+    """Return a duration as text in a suitable unit."""
     if number is None:
         return "–"
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
@@ -230,7 +230,7 @@ def seconds(number: float | None) -> str:
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """A bar per value, the largest the highest; a gap where there is none."""
+    """Return one bar per value, relative to the largest; a space for None."""
     top = max((value for value in values if value is not None), default=0.0)
     if top <= 0:
         return ""

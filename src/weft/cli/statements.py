@@ -1,4 +1,4 @@
-"""SQL as it comes on a command line: as it stands, from a file, from stdin; one statement or several."""
+"""SQL arguments of commands: text, files or stdin, with one or several statements."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 
 import typer
 
-# What may hold a semicolon that ends nothing, and the semicolon that does.
+# Texts and comments, whose semicolons end no statement, and the semicolons that end one.
 _PIECE = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)|(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<end>;)""", re.DOTALL
 )
 
 
 def read_statements(arguments: Iterable[str]) -> list[str]:
-    """The statements of SQL texts, of files (@file) and of stdin (-), in order."""
+    """Return the statements of SQL texts, files (@file) and stdin (-), in order."""
     return [statement for argument in arguments for statement in split(_text(argument))]
 
 
 def split(text: str) -> list[str]:
-    """Statements between semicolons, without those that say nothing."""
+    """Return the statements between semicolons, without empty ones."""
     ends = [piece.start() for piece in _PIECE.finditer(text) if piece["end"]]
     starts = [0, *(end + 1 for end in ends)]
     statements = (text[start:end].strip() for start, end in zip(starts, [*ends, len(text)], strict=True))

@@ -1,4 +1,4 @@
-"""`weft stream`: declare streams, list and drop them."""
+"""`weft stream`: declare, list and drop streams, and set watermarks back."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def add(  # noqa: PLR0913 each is an option of the command
     ] = None,
 ) -> None:
     """Declare a stream."""
-    wanted: NewStream = {"name": name, "format": format, "time": time, "lateness": lateness}
+    new_stream: NewStream = {"name": name, "format": format, "time": time, "lateness": lateness}
     if path is not None:
-        # A service elsewhere has other directories than the user's.
+        # A service on another machine has other directories.
         local = not has_scheme(path) and session.backend.is_here
-        wanted["path"] = os.path.abspath(path) if local else path
+        new_stream["path"] = os.path.abspath(path) if local else path
     if schema is not None:
-        wanted["schema"] = schema
+        new_stream["schema"] = schema
     if max_ahead is not None:
-        wanted["max_ahead"] = max_ahead
+        new_stream["max_ahead"] = max_ahead
     if option:
-        wanted["options"] = _pairs(option)
-    stream = session.backend.add_stream(wanted)
+        new_stream["options"] = _pairs(option)
+    stream = session.backend.add_stream(new_stream)
     session.answer(stream, lambda: show.declared(stream))
 
 
@@ -90,10 +90,10 @@ def drop(
 
 
 def _pairs(options: list[str]) -> dict[str, str]:
-    found = {}
+    pairs = {}
     for text in options:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise typer.BadParameter(f'--option takes KEY=VALUE, not "{text}"')
-        found[key] = value
-    return found
+        pairs[key] = value
+    return pairs

@@ -1,4 +1,4 @@
-"""`weft top`: the engine, its streams and its busiest queries, as they are now."""
+"""`weft top`: a live view of the engine, its streams and its busiest queries."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 _POINTS = 24
 _LOOK_EVERY = 0.25
 _LINES_BESIDES = 6
-"""Of the screen, without streams and queries."""
+"""Lines of the screen besides those of streams and queries."""
 
 
 class View:
-    """The last tick, and how the latency of each query went; one screen, whatever its size."""
+    """The last tick and the recent latencies of each query, fitted to the height of the screen."""
 
     def __init__(self, histories: Mapping[str, list[float | None]]) -> None:
         self._histories = {name: deque(values, maxlen=_POINTS) for name, values in histories.items()}
@@ -41,7 +41,7 @@ class View:
         self._instead = "waiting for the first batch …"
 
     def take(self, tick: Tick) -> None:
-        """Show this from now on."""
+        """Show `tick` from now on."""
         if (stopped := _stopped(tick)) is not None:
             self._tick, self._instead = None, f"{stopped.message} {stopped.detail}".strip()
             return
@@ -80,7 +80,7 @@ class View:
 
 
 def _stopped(tick: Mapping[str, Any]) -> EngineStopped | None:
-    """Why there is nothing to see: a service whose engine is starting or has failed has no more to say."""
+    """Return an error if a tick has no status, because the engine is starting or has failed; else None."""
     if tick["status"]:
         return None
     return EngineStopped(f"the engine is {tick['state']}", detail=tick["error"])
@@ -98,9 +98,9 @@ def _head(status: Mapping[str, Any]) -> Text:
     text = Text.assemble(("weft ", "bold cyan"), (status["state"], style), no_wrap=True, overflow="ellipsis")
     text.append(f"  batch {status['batch']}  {show.count(status['rows_per_second'])} rows/s")
     text.append(f"  latency {show.seconds(status['latency_seconds'])}  {status['live']} queries live", "bold")
-    for what, look in (("pending", "yellow"), ("failed", "red")):
-        if status[what]:
-            text.append(f", {status[what]} {what}", look)
+    for state, color in (("pending", "yellow"), ("failed", "red")):
+        if status[state]:
+            text.append(f", {status[state]} {state}", color)
     if status["error"]:
         text.append(f"  {show.visible(status['error'])}", "red")
     return text.append("  q ends", "dim")
@@ -131,7 +131,7 @@ def top(session: Session) -> None:
 
 
 def watch(ticks: Iterator[Tick], view: View, *, key: Callable[[float], str], draw: Callable[[], None]) -> None:
-    """Draw the view after every tick until q is pressed or there are no more."""
+    """Draw the view after every tick, until q is pressed or the ticks end."""
     fresh: queue.SimpleQueue[Tick | BaseException | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(ticks, fresh), name="weft-top", daemon=True).start()
     draw()
@@ -148,7 +148,7 @@ def watch(ticks: Iterator[Tick], view: View, *, key: Callable[[float], str], dra
 
 
 def _read(ticks: Iterator[Tick], fresh: queue.SimpleQueue[Tick | BaseException | None]) -> None:
-    """Ticks come when they come: keys must not wait for them."""
+    """Put ticks into a queue; runs in a thread, because keys must not wait for ticks."""
     try:
         for tick in ticks:
             fresh.put(tick)
@@ -159,13 +159,13 @@ def _read(ticks: Iterator[Tick], fresh: queue.SimpleQueue[Tick | BaseException |
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """Waits so many seconds for keys, without their being shown or needing Enter; "" if none was pressed."""
+    """Yield a function that waits some seconds for keys, without echo and Enter, and returns them ("" if none)."""
     if not sys.stdin.isatty():
         never = threading.Event()
         yield lambda seconds: "q" if never.wait(seconds) else ""
         return
     terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
+    saved = termios.tcgetattr(terminal)
 
     def pressed(seconds: float) -> str:
         ready, _, _ = select.select([terminal], [], [], seconds)
@@ -175,4 +175,4 @@ def _keys() -> Iterator[Callable[[float], str]]:
         tty.setcbreak(terminal)
         yield pressed
     finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, saved)

@@ -1,1 +1,1 @@
-"""Loops on arrays. No module here knows files, clocks or Spark."""
+"""Computations on numpy and Arrow arrays. No module here uses files, clocks or Spark."""

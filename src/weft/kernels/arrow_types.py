@@ -1,4 +1,4 @@
-"""Spark's types and Arrow's, both ways, as Spark itself maps them when it hands out Arrow data."""
+"""Conversions between Spark's and Arrow's types, as Spark maps them when it exports Arrow data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ARROW = {
     Kind.NULL: pa.null(),
 }
 
-# Arrow types without a Spark twin take the smallest Spark type that holds every value.
+# Arrow types without a Spark equivalent map to the smallest Spark type that holds every value.
 _SPARK = {
     **{arrow: kind for kind, arrow in _ARROW.items()},
     pa.uint8(): Kind.SMALLINT,
@@ -40,7 +40,7 @@ _SPARK = {
 
 
 def arrow_type(type_: DataType) -> pa.DataType:
-    """The Arrow type of a Spark type; ValueError for `OTHER`, which only travels and is never converted."""
+    """Return the Arrow type of a Spark type; raise ValueError for `OTHER`, a payload type that is never converted."""
     if type_.kind is Kind.DECIMAL:
         return pa.decimal128(type_.precision, type_.scale)
     if type_.kind is Kind.OTHER:
@@ -49,7 +49,7 @@ def arrow_type(type_: DataType) -> pa.DataType:
 
 
 def from_arrow(type_: pa.DataType) -> DataType:
-    """The Spark type of an Arrow type; nested and rare ones become `OTHER` with Spark's text of them."""
+    """Return the Spark type of an Arrow type; nested and rare types become `OTHER` with their Spark DDL."""
     if pt.is_dictionary(type_):
         return from_arrow(type_.value_type)
     if type_ in _SPARK:
@@ -64,7 +64,7 @@ def from_arrow(type_: pa.DataType) -> DataType:
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of a Spark schema; ValueError names the column whose type is `OTHER`."""
+    """Return the Arrow schema of a Spark schema; raise ValueError that names a column of type `OTHER`."""
     return pa.schema([pa.field(field.name, _field_type(field)) for field in schema])
 
 

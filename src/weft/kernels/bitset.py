@@ -1,4 +1,4 @@
-"""Query-sets: Python integers in plans, rows of little-endian 64-bit words in arrays.
+"""Query-sets as Python integers (in plans) and as rows of little-endian 64-bit words (in arrays).
 
 Slot s is bit s % 64 of word s // 64.
 """
@@ -15,24 +15,24 @@ _WORD = np.dtype("<u8")
 
 
 def set_to_words(mask: int, words: int) -> Words:
-    """The bitset as `words` words; OverflowError when a slot lies beyond them."""
+    """Return the query-set `mask` as `words` words; raise OverflowError if a slot does not fit."""
     return np.frombuffer(mask.to_bytes(words * 8, "little"), dtype=_WORD).astype(np.uint64)
 
 
 def set_from_words(row: Words) -> int:
-    """The bitset of one row of words."""
+    """Return the query-set of one row of words."""
     return int.from_bytes(np.ascontiguousarray(row, dtype=_WORD).tobytes(), "little")
 
 
 def resized(sets: Words, words: int) -> Words:
-    """The same sets in rows of `words` words; slots beyond them belong to no query any more."""
+    """Return the query-sets in rows of `words` words; a slot that is cut off belongs to no live query."""
     if sets.shape[1] >= words:
         return sets[:, :words]
     return np.hstack([sets, np.zeros((len(sets), words - sets.shape[1]), np.uint64)])
 
 
 def column_of(sets: Words, slot: int) -> npt.NDArray[np.bool_]:
-    """For every row of sets, whether it holds the slot."""
+    """Return, for each row of `sets`, whether it contains the slot."""
     word, bit = divmod(slot, WORD_BITS)
-    held: npt.NDArray[np.bool_] = (sets[:, word] >> np.uint64(bit)) & np.uint64(1) != 0
-    return held
+    contained: npt.NDArray[np.bool_] = (sets[:, word] >> np.uint64(bit)) & np.uint64(1) != 0
+    return contained

@@ -1,6 +1,6 @@
-"""A 64-bit digest of bytes, to find damage: XXH64 as its specification has it, at several gigabytes a second.
+"""XXH64 digests of bytes, to detect damaged files, computed at several gigabytes per second.
 
-Digests are stored on disk, so what is computed here may never change. They protect from accidents, not from people.
+Digests are stored on disk, so the algorithm must never change. They detect accidental damage, not tampering.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _P5 = np.uint64(0x27D4EB2F165667C5)
 
 
 def digest(data: Any) -> int:
-    """The digest of anything with a buffer of bytes."""
+    """Return the digest of an object that supports the buffer protocol."""
     values = np.frombuffer(data, np.uint8)
     if values.ctypes.data % 8:
         values = values.copy()
@@ -55,25 +55,25 @@ def _digest(data: Bytes) -> np.uint64:
             c = _round(c, words[at + 2])
             d = _round(d, words[at + 3])
         at = stripes * 4
-        found = _rotated(a, 1) + _rotated(b, 7) + _rotated(c, 12) + _rotated(d, 18)
+        state = _rotated(a, 1) + _rotated(b, 7) + _rotated(c, 12) + _rotated(d, 18)
         for lane in (a, b, c, d):
-            found = (found ^ _round(np.uint64(0), lane)) * _P1 + _P4
+            state = (state ^ _round(np.uint64(0), lane)) * _P1 + _P4
     else:
-        found = _P5
-    found += np.uint64(count)
+        state = _P5
+    state += np.uint64(count)
     while at < len(words):
-        found = _rotated(found ^ _round(np.uint64(0), words[at]), 27) * _P1 + _P4
+        state = _rotated(state ^ _round(np.uint64(0), words[at]), 27) * _P1 + _P4
         at += 1
-    left = at * 8
-    if left + 4 <= count:
+    offset = at * 8
+    if offset + 4 <= count:
         word = np.uint64(0)
         for byte in range(4):
-            word |= np.uint64(data[left + byte]) << np.uint64(8 * byte)
-        found = _rotated(found ^ (word * _P1), 23) * _P2 + _P3
-        left += 4
-    while left < count:
-        found = _rotated(found ^ (np.uint64(data[left]) * _P5), 11) * _P1
-        left += 1
-    found = (found ^ (found >> np.uint64(33))) * _P2
-    found = (found ^ (found >> np.uint64(29))) * _P3
-    return found ^ (found >> np.uint64(32))
+            word |= np.uint64(data[offset + byte]) << np.uint64(8 * byte)
+        state = _rotated(state ^ (word * _P1), 23) * _P2 + _P3
+        offset += 4
+    while offset < count:
+        state = _rotated(state ^ (np.uint64(data[offset]) * _P5), 11) * _P1
+        offset += 1
+    state = (state ^ (state >> np.uint64(33))) * _P2
+    state = (state ^ (state >> np.uint64(29))) * _P3
+    return state ^ (state >> np.uint64(32))

@@ -1,4 +1,4 @@
-"""Partitions as contiguous ranges of the 64-bit hash space: a row's partition follows from its place in the order."""
+"""Partitions as contiguous ranges of the 64-bit hash space, so rows in hash order are also in partition order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.errors import InternalError
 
 
 def hash_range(partition: int, partitions: int) -> tuple[int, int]:
-    """Smallest and largest hash of a partition; the ranges of all partitions cover the space without gaps."""
+    """Return the smallest and largest hash of a partition; all ranges together cover the space without gaps."""
     if not 0 <= partition < partitions:
         raise InternalError(f"partition {partition} is not one of {partitions}")
     low = -(-(partition << 64) // partitions)
@@ -19,6 +19,6 @@ def hash_range(partition: int, partitions: int) -> tuple[int, int]:
 
 
 def range_in(hashes: np.ndarray[Any, np.dtype[np.uint64]], low: int, high: int) -> tuple[int, int]:
-    """Where in sorted hashes those from `low` to `high` begin and end."""
+    """Return the start and end positions of the hashes from `low` to `high`, both included, in a sorted array."""
     start = int(np.searchsorted(hashes, np.uint64(low), side="left"))
     return start, int(np.searchsorted(hashes, np.uint64(high), side="right"))

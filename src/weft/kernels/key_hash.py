@@ -1,7 +1,7 @@
-"""Join keys as 64-bit hashes: equal keys have equal hashes in every process, on every platform, in any encoding.
+"""64-bit hashes of join keys: equal keys have equal hashes in every process, on every platform and in any encoding.
 
-The hashes are stored on disk, so what is computed here may never change. Every column is first brought to one
-canonical form (64-bit words, 128-bit words, or bytes); hashing and comparing see only that form.
+Hashes are stored on disk, so the hash functions must never change. Every column is first converted to one canonical
+form (64-bit words, 128-bit words, or bytes); hashing and comparing see only that form.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _NAN_BITS = 0x7FF8000000000000
 
 @dataclass(frozen=True, slots=True)
 class KeyHash:
-    """Hashes of a key, one per row; `valid` is False where a key column is NULL (None: nowhere).
+    """Hashes of a key, one per row; `valid` is False where a key column is NULL, and None if no row has a NULL.
 
-    `exact`: equal hashes mean equal keys. A join must verify its pairs unless both of its sides are exact.
+    If `exact`, equal hashes imply equal keys. A join must verify its pairs unless both sides are exact.
     """
 
     h: Hashes
@@ -40,7 +40,7 @@ class KeyHash:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """One int64 per row; `bits` is how many of them can differ (a narrow integer has 32)."""
+    """One int64 per row; `bits` is the number of significant bits (32 for an INT column)."""
 
     values: npt.NDArray[np.int64]
     valid: Flags | None
@@ -49,7 +49,7 @@ class _Words:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """A 128-bit number per row as (low, high); `bits` as in `_Words`."""
+    """One 128-bit integer per row as (low, high); `bits` as in `_Words`."""
 
     values: npt.NDArray[np.int64]
     valid: Flags | None
@@ -58,7 +58,7 @@ class _Pairs:
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
-    """Bytes of row i are data[offsets[i]:offsets[i + 1]]."""
+    """One byte string per row: row i is data[offsets[i]:offsets[i + 1]]."""
 
     offsets: npt.NDArray[np.int64]
     data: npt.NDArray[np.uint8]
@@ -69,25 +69,25 @@ _Canonical: TypeAlias = _Words | _Pairs | _Bytes
 
 
 def hash_keys(columns: Sequence[Column]) -> KeyHash:
-    """Hash of each row's key; a key with a NULL in it is not valid and has hash 0."""
-    parts = [_canonical(column) for column in columns]
-    match parts:
-        case [_Words(values=first, bits=left), _Words(values=second, bits=right)]:
-            # Two narrow integers fit in one word. The choice is made per value, not per type,
+    """Return the hash of each row's key; a key that contains a NULL is not valid and has hash 0."""
+    forms = [_canonical(column) for column in columns]
+    match forms:
+        case [_Words(values=first, bits=first_bits), _Words(values=second, bits=second_bits)]:
+            # Two narrow integers are hashed as one word. `_hash_two` decides this per value, not per type,
             # because the other side of the join may hold the same numbers in wider columns.
             h = _hash_two(first, second)
-            exact = left <= 32 and right <= 32
+            exact = first_bits <= 32 and second_bits <= 32
         case [only]:
             h = _hash_column(only)
             exact = not isinstance(only, _Bytes) and only.bits <= 64
-        case [start, *rest]:
-            h = _hash_column(start)
-            for part in rest:
-                h = _combine(h, _hash_column(part))
+        case [head, *tail]:
+            h = _hash_column(head)
+            for form in tail:
+                h = _combine(h, _hash_column(form))
             exact = False
         case _:
             raise InternalError("a join key has no columns")
-    valid = _all_valid([part.valid for part in parts])
+    valid = _all_valid([form.valid for form in forms])
     if valid is not None:
         h[~valid] = 0
     return KeyHash(h, valid, exact)
@@ -96,7 +96,7 @@ def hash_keys(columns: Sequence[Column]) -> KeyHash:
 def equal_rows(
     left: Sequence[Column], right: Sequence[Column], ia: npt.NDArray[np.int32], ib: npt.NDArray[np.int32]
 ) -> Flags:
-    """Whether row ia[k] of `left` and row ib[k] of `right` have equal keys; NaN equals NaN, NULL equals nothing."""
+    """Return, for each k, whether left row ia[k] and right row ib[k] have equal keys; NaN equals NaN, NULL nothing."""
     equal = np.ones(len(ia), np.bool_)
     first, second = frozen(ia, np.int32), frozen(ib, np.int32)
     for column, other in zip(left, right, strict=True):
@@ -114,9 +114,9 @@ def equal_rows(
 
 
 def frozen(array: npt.NDArray[Any], dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
-    """The array as all kernels take it: contiguous, aligned, read-only; copied only if it must be.
+    """Return the array as all kernels take it (contiguous, aligned, read-only); copy it only if necessary.
 
-    Numba compiles anew for each combination of these, so that a memory-mapped and a fresh array would
+    Numba compiles a kernel for each combination of these properties, so a memory-mapped and a fresh array would
     otherwise cost one compilation each.
     """
     flags = array.flags
@@ -147,7 +147,7 @@ _INTEGERS: dict[int, type[np.signedinteger[Any]]] = {8: np.int8, 16: np.int16, 3
 
 
 def _single_array(column: Column) -> pa.Array:
-    """One array of a type `_canonical` knows, whatever the chunks, encoding and width of the column."""
+    """Return the column, whatever its chunks, encoding and width, as one array of a type that `_canonical` handles."""
     target = _plain_type(column.type)
     if isinstance(column, pa.ChunkedArray):
         chunks = [_plain_array(chunk, target) for chunk in column.chunks]
@@ -159,9 +159,9 @@ def _plain_array(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-        # The tick of event time is a microsecond; a cast would round negative times towards zero.
+        # Event time is in microseconds; a cast would round negative times towards zero.
         array = pc.floor_temporal(array, unit="microsecond")
-    # There is no direct cast from text views to bytes.
+    # Arrow has no direct cast from string views to binary.
     if pa.types.is_string_view(array.type):
         array = array.cast(pa.large_string())
     return array.cast(target)
@@ -200,7 +200,7 @@ _KEPT = (pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64, p
 
 
 def _validity(array: pa.Array) -> Flags | None:
-    """From the bitmap itself: pyarrow's own conversion would import pandas into every worker."""
+    """Return validity flags from the bitmap; pyarrow's own conversion would import pandas into every worker."""
     if array.null_count == 0:
         return None
     bits = np.unpackbits(np.frombuffer(array.buffers()[0], np.uint8), bitorder="little")
@@ -208,12 +208,12 @@ def _validity(array: pa.Array) -> Flags | None:
 
 
 def _bytes(array: pa.Array, valid: Flags | None) -> _Bytes:
-    _, offsets, data = array.buffers()
+    _, offset_buffer, data_buffer = array.buffers()
     if len(array) == 0:
         return _Bytes(frozen(np.zeros(1), np.int64), frozen(np.empty(0), np.uint8), valid)
-    cuts = np.frombuffer(offsets, np.int64, array.offset + len(array) + 1)[array.offset :]
-    content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return _Bytes(frozen(cuts, np.int64), frozen(content, np.uint8), valid)
+    offsets = np.frombuffer(offset_buffer, np.int64, array.offset + len(array) + 1)[array.offset :]
+    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    return _Bytes(frozen(offsets, np.int64), frozen(data, np.uint8), valid)
 
 
 def _buffer(array: pa.Array, dtype: type[np.generic], width: int = 1) -> npt.NDArray[Any]:
@@ -224,15 +224,15 @@ def _buffer(array: pa.Array, dtype: type[np.generic], width: int = 1) -> npt.NDA
 
 
 def _float_bits(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    with np.errstate(invalid="ignore"):  # signalling NaNs, and whatever lies under a NULL
+    with np.errstate(invalid="ignore"):  # signalling NaNs, and arbitrary values under NULLs
         doubles = values.astype(np.float64) + 0.0  # turns -0.0 into 0.0
     bits = doubles.view(np.int64)
     bits[np.isnan(doubles)] = _NAN_BITS
     return frozen(bits, np.int64)
 
 
-def _hash_column(part: _Canonical) -> Hashes:
-    match part:
+def _hash_column(form: _Canonical) -> Hashes:
+    match form:
         case _Words(values=values):
             return _hash_words(values)
         case _Pairs(values=values):
@@ -240,7 +240,7 @@ def _hash_column(part: _Canonical) -> Hashes:
         case _Bytes(offsets=offsets, data=data):
             return _hash_bytes(offsets, data)
         case _:
-            assert_never(part)
+            assert_never(form)
 
 
 def _all_valid(flags: list[Flags | None]) -> Flags | None:
@@ -250,7 +250,7 @@ def _all_valid(flags: list[Flags | None]) -> Flags | None:
 
 @nb.njit(cache=True, nogil=True)
 def _mix(word: np.uint64) -> np.uint64:
-    """Finalizer of splitmix64: a bijection in which every input bit moves every output bit."""
+    """Apply the finalizer of splitmix64, a bijection in which every input bit affects every output bit."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
@@ -283,7 +283,7 @@ def _hash_two(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> Ha
 
 @nb.njit(cache=True, nogil=True)
 def _hash_pairs(values: npt.NDArray[np.int64]) -> Hashes:
-    """A number that fits in 64 bits hashes as that word, so decimals of up to 18 digits are exact."""
+    """Hash 128-bit integers; one that fits in 64 bits hashes as that word, so decimals of up to 18 digits are exact."""
     out = np.empty(len(values) // 2, np.uint64)
     for i in range(len(out)):
         low, high = values[2 * i], values[2 * i + 1]
@@ -296,9 +296,9 @@ def _hash_pairs(values: npt.NDArray[np.int64]) -> Hashes:
 
 @nb.njit(cache=True, nogil=True)
 def _word(data: npt.NDArray[np.uint8], at: np.uint64, end: np.uint64) -> np.uint64:
-    """Up to eight bytes, the first one lowest on any machine; missing bytes are zero.
+    """Return up to eight bytes as a little-endian word, on any machine; missing bytes are zero.
 
-    Written out, and with unsigned positions, because only so does the compiler see one load.
+    The code is unrolled and its positions are unsigned, because only then does the compiler emit a single load.
     """
     one = np.uint64(1)
     if at + np.uint64(8) <= end:
@@ -322,7 +322,7 @@ def _word(data: npt.NDArray[np.uint8], at: np.uint64, end: np.uint64) -> np.uint
 
 @nb.njit(cache=True, nogil=True)
 def _hash_bytes(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> Hashes:
-    """The length starts the state, so zero bytes at the end count."""
+    """Hash byte strings; the length initializes the state, so trailing zero bytes count."""
     out = np.empty(len(offsets) - 1, np.uint64)
     for i in range(len(out)):
         at, end = np.uint64(offsets[i]), np.uint64(offsets[i + 1])
@@ -367,10 +367,10 @@ def _equal_bytes(
     other_offsets, other_data = right
     for k in range(len(ia)):
         at, end = np.uint64(offsets[ia[k]]), np.uint64(offsets[ia[k] + 1])
-        other, other_end = np.uint64(other_offsets[ib[k]]), np.uint64(other_offsets[ib[k] + 1])
-        same = end - at == other_end - other
+        other_at, other_end = np.uint64(other_offsets[ib[k]]), np.uint64(other_offsets[ib[k] + 1])
+        same = end - at == other_end - other_at
         while same and at < end:
-            same = _word(data, at, end) == _word(other_data, other, other_end)
+            same = _word(data, at, end) == _word(other_data, other_at, other_end)
             at += np.uint64(8)
-            other += np.uint64(8)
+            other_at += np.uint64(8)
         equal[k] &= same

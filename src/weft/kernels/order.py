@@ -1,4 +1,4 @@
-"""The order of a bucket: rows by (hash of the key, event time)."""
+"""The sort order of a bucket: rows by (hash of the key, event time)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FEW = 24
 
 
 def sort_order(h: npt.NDArray[np.uint64], t: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Permutation that sorts rows by (h, t); rows equal in both keep their order."""
+    """Return the permutation that sorts rows stably by (h, t)."""
     if len(h) > _MAX_ROWS:
         raise InternalError(f"a bucket of {len(h)} rows is larger than {_MAX_ROWS}")
     return _sort_order(frozen(h, np.uint64), frozen(t, np.int64))
@@ -22,10 +22,10 @@ def sort_order(h: npt.NDArray[np.uint64], t: npt.NDArray[np.int64]) -> npt.NDArr
 
 @nb.njit(cache=True, nogil=True)
 def _sort_order(h: npt.NDArray[np.uint64], t: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Hashes are spread evenly, so their leading bits alone put almost every row where it belongs.
+    """Distribute rows to groups by the leading bits of their hashes, then sort each group.
 
-    Rows go to cells of a few rows each; a small cell is put in order by insertion (rows mostly come in order
-    of time, which insertion likes), a large one, full of rows of a hot key, by merging.
+    Hashes are spread evenly, so most groups have few rows. Small groups are sorted by insertion, which is fast because
+    rows mostly arrive in time order; large groups, full of rows of a hot key, are merge sorted.
     """
     n = len(h)
     order = np.empty(n, np.int32)
@@ -40,18 +40,18 @@ def _sort_order(h: npt.NDArray[np.uint64], t: npt.NDArray[np.int64]) -> npt.NDAr
     starts = np.zeros(((high - low) >> shift) + np.uint64(2), np.int32)
     for i in range(n):
         starts[((h[i] - low) >> shift) + np.uint64(1)] += 1
-    for cell in range(1, len(starts)):
-        starts[cell] += starts[cell - 1]
-    # The hashes travel along: comparing them in place is what makes this faster than sorting row numbers alone.
+    for group in range(1, len(starts)):
+        starts[group] += starts[group - 1]
+    # Hashes are moved along with row numbers, because comparing them in place is faster than looking them up by row.
     placed = np.empty(n, np.uint64)
     for i in range(n):
-        cell = (h[i] - low) >> shift
-        at = starts[cell]
+        group = (h[i] - low) >> shift
+        at = starts[group]
         order[at], placed[at] = i, h[i]
-        starts[cell] = at + 1
+        starts[group] = at + 1
     begin = 0
-    for cell in range(len(starts) - 1):
-        end = starts[cell]
+    for group in range(len(starts) - 1):
+        end = starts[group]
         if end - begin > _FEW:
             _merge(h, t, order[begin:end])
         else:
@@ -64,7 +64,7 @@ def _sort_order(h: npt.NDArray[np.uint64], t: npt.NDArray[np.int64]) -> npt.NDAr
 def _insert(
     placed: npt.NDArray[np.uint64], t: npt.NDArray[np.int64], order: npt.NDArray[np.int32], begin: int, end: int
 ) -> None:
-    """Insertion sort of order[begin:end], where placed[k] is the hash of row order[k]."""
+    """Sort order[begin:end] by insertion; placed[k] is the hash of row order[k]."""
     for k in range(begin + 1, end):
         key, row, at = placed[k], order[k], k
         while at > begin and (placed[at - 1] > key or (placed[at - 1] == key and t[order[at - 1]] > t[row])):
@@ -80,7 +80,7 @@ def _after(h: npt.NDArray[np.uint64], t: npt.NDArray[np.int64], first: int, seco
 
 @nb.njit(cache=True, nogil=True)
 def _merge(h: npt.NDArray[np.uint64], t: npt.NDArray[np.int64], order: npt.NDArray[np.int32]) -> None:
-    """Bottom-up merge sort; runs that follow on each other already are left alone."""
+    """Sort `order` by bottom-up merging; skip neighbouring runs that are already in order."""
     n = len(order)
     spare = np.empty(n, np.int32)
     width = 1

@@ -1,4 +1,4 @@
-"""Arrow types of columns that only travel: nested Spark types, read back from their text."""
+"""Arrow types of payload columns, including nested Spark types, which are parsed from their DDL."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _TOKEN = re.compile(r"`(?:[^`]|``)*`|.", re.DOTALL)
 
 
 def payload_type(type_: DataType) -> pa.DataType:
-    """The Arrow type of any Spark type, nested ones too; ValueError for those Arrow and Spark do not share."""
+    """Return the Arrow type of any Spark type, nested or not; raise ValueError if Arrow has no counterpart."""
     return arrow_type(type_) if type_.kind is not Kind.OTHER else _parse(type_.text)
 
 
 def _parse(text: str) -> pa.DataType:
-    head, _, rest = text.partition("<")
-    inner = rest.removesuffix(">")
+    head, _, tail = text.partition("<")
+    inner = tail.removesuffix(">")
     match head:
         case "array":
             return pa.list_(_parse(inner))
@@ -36,8 +36,8 @@ def _parse(text: str) -> pa.DataType:
 
 
 def _scalar(text: str) -> DataType:
-    if found := _DECIMAL.fullmatch(text):
-        return DataType(Kind.DECIMAL, int(found[1]), int(found[2]))
+    if match := _DECIMAL.fullmatch(text):
+        return DataType(Kind.DECIMAL, int(match[1]), int(match[2]))
     kind = next((kind for kind in Kind if kind == text), Kind.OTHER)
     if kind is Kind.OTHER:
         raise ValueError(f"type {text} has no counterpart in Arrow")
@@ -45,15 +45,15 @@ def _scalar(text: str) -> DataType:
 
 
 def _field(text: str) -> pa.Field:
-    found = _FIELD.fullmatch(text)
-    if found is None:
+    match = _FIELD.fullmatch(text)
+    if match is None:
         raise ValueError(f"not a field of a struct: {text}")
-    quoted = found["quoted"]
-    return pa.field(found["plain"] if quoted is None else quoted.replace("``", "`"), _parse(found["type"]))
+    quoted = match["quoted"]
+    return pa.field(match["plain"] if quoted is None else quoted.replace("``", "`"), _parse(match["type"]))
 
 
 def _split(text: str) -> list[str]:
-    """The parts between the commas that are inside no bracket and no quotes."""
+    """Split text at the commas that lie outside brackets and quotes."""
     parts, depth = [""], 0
     for token in _TOKEN.findall(text):
         depth += (token in "<(") - (token in ">)")
@@ -76,9 +76,9 @@ _LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list)
 
 
 def fits(found: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a safe cast from one type to the other keeps every value or fails.
+    """Return whether a safe cast from `found` to `target` either keeps every value or fails.
 
-    Arrow checks integers, decimals and units of time; it would quietly round a double and cut a timestamp.
+    Arrow checks integers, decimals and units of time, but silently rounds a double and truncates a timestamp to a date.
     """
     if pt.is_null(found) or found == target:
         return True

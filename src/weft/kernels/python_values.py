@@ -1,4 +1,4 @@
-"""Arrow values as Python values, also those that Python's own types cannot hold."""
+"""Conversion of Arrow values to Python values, including times that Python's `datetime` cannot hold."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ _MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """A column as a list. A timestamp or a date before the year 1 or after the year 9999, which Python's `datetime`
-    cannot hold, is given as text (`weft.plan.time.time_text`), also inside of lists and structs."""
+    """Return a column as Python values; times outside the years 1 to 9999 become text (`weft.plan.time.time_text`)."""
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
@@ -44,9 +43,9 @@ def _moment(micros: int, zone: str) -> Callable[[int], str]:
 
 
 def _each(array: pa.Array, plain: pa.DataType, text: Callable[[int], str]) -> list[Any]:
-    """Each value as Python has it, or as text."""
+    """Return each value as a Python object, or as text if Python cannot hold it."""
     numbers = array.cast(plain).to_pylist()
-    return [None if number is None else _one(array[n], number, text) for n, number in enumerate(numbers)]
+    return [None if number is None else _one(array[row], number, text) for row, number in enumerate(numbers)]
 
 
 def _one(value: pa.Scalar, number: int, text: Callable[[int], str]) -> Any:
@@ -58,15 +57,15 @@ def _one(value: pa.Scalar, number: int, text: Callable[[int], str]) -> Any:
 
 def _structs(array: pa.Array) -> list[Any]:
     names = [field.name for field in array.type]
-    columns = [python_values(each) for each in array.flatten()]
+    columns = [python_values(child) for child in array.flatten()]
     valid = array.is_valid().to_pylist()
     return [
-        {name: column[n] for name, column in zip(names, columns, strict=True)} if there else None
-        for n, there in enumerate(valid)
+        {name: column[row] for name, column in zip(names, columns, strict=True)} if is_valid else None
+        for row, is_valid in enumerate(valid)
     ]
 
 
 def _lists(array: pa.Array, values: list[Any]) -> list[Any]:
-    """`values` are those of the whole buffer, which the offsets count in."""
+    """Return the lists of an array; `values` holds the values of its entire child array, which the offsets refer to."""
     offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
-    return [values[offsets[n] : offsets[n + 1]] if there else None for n, there in enumerate(valid)]
+    return [values[offsets[row] : offsets[row + 1]] if is_valid else None for row, is_valid in enumerate(valid)]

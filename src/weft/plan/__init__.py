@@ -1,1 +1,1 @@
-"""Immutable values: types, expressions, windows, streams, bound queries and the shared plan."""
+"""Immutable values: types, expressions, windows, streams, bound queries, strategies and the shared plan."""

@@ -1,7 +1,7 @@
-"""Aggregation of a bound query: what is grouped, what is accumulated, and how it merges.
+"""The aggregation of a bound query: group keys, aggregate calls and HAVING.
 
-AVG, STDDEV and their like are not here: the front end writes them as expressions over the functions below, each of
-which can be computed from parts (slices, partitions, batches) in any order.
+Every function can be computed from parts (slices, partitions, batches) in any order. AVG, STDDEV and similar
+functions are not among them: the SQL front end writes these as expressions over the functions below.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ SEPARATOR = "\x1f"
 
 
 class Function(StrEnum):
-    """What is accumulated over the rows of a group."""
+    """A function that is accumulated over the rows of a group."""
 
     ROWS = "rows"
     """COUNT(*)."""
     COUNT = "count"
-    """Rows whose argument is not NULL."""
+    """The number of rows whose argument is not NULL."""
     SUM = "sum"
     MIN = "min"
     MAX = "max"
     SPREAD = "spread"
-    """Sum of squared distances from the mean (double): variances and deviations come from it and COUNT."""
+    """The sum of squared distances from the mean (double); variances and deviations follow from SPREAD and COUNT."""
     COUNT_DISTINCT = "count_distinct"
     APPROX_DISTINCT = "approx_distinct"
-    """Estimated from a HyperLogLog sketch: the same for any order and batching of the rows."""
+    """An estimate from a HyperLogLog sketch; the order and batching of the rows do not change the estimate."""
     QUANTILE = "quantile"
-    """A value of the group, found by a histogram with logarithmic buckets; `parameter` is the fraction, from 0 to 1."""
+    """A value of the group, from a histogram with logarithmic buckets; `parameter` is the fraction, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One accumulated value of a query.
+    """One aggregate call of a query.
 
-    `arguments` has one expression per relation: over a join a call is of one side (the other is None), or, for SUM,
-    of the product of both, or, for COUNT, of the pairs in which both are not NULL. All are None for ROWS. `result` is
-    the type of the value, NULL if no row counted except for the counting functions.
+    `arguments` has one entry per relation, None where the call does not read the relation (for ROWS, all are None).
+    Over a join, a call reads one side; SUM may read both sides and sums their product, COUNT may read both sides and
+    counts pairs in which neither is NULL. `result` is the type of the value. Without rows to accumulate, the value is
+    NULL, except for counting functions.
     """
 
     function: Function
@@ -51,12 +52,12 @@ class Call:
 
     @property
     def argument(self) -> str:
-        """The text of its arguments: calls of equal functions and texts accumulate the same."""
+        """The text of the arguments. Calls with the same function and text share an accumulator."""
         return SEPARATOR.join("" if argument is None else identity(argument) for argument in self.arguments)
 
     @property
     def id(self) -> str:
-        """Equal calls have an equal id: one sum as bigint and as decimal are two calls."""
+        """The id of the call. Equal calls have equal ids; the same sum as bigint and as decimal are two calls."""
         parameter = "" if self.parameter is None else repr(self.parameter)
         return SEPARATOR.join((self.function, self.argument, parameter, self.result.ddl()))
 
@@ -83,7 +84,7 @@ class Aggregation:
     having: str | None = None
 
     def parts(self, relation: int) -> tuple[Expression, ...]:
-        """What is computed of a relation's rows: group keys and arguments."""
+        """Return the expressions to compute for each row of a relation: its group keys and arguments."""
         arguments = (call.arguments[relation] for call in self.calls)
         return (
             *(key.expression for key in self.keys if key.relation == relation),

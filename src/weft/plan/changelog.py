@@ -1,4 +1,4 @@
-"""Queries in time: what the changelog says about each query, and which changes take effect together."""
+"""The changelog: the durable record of each query, and the changes that take effect together."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ QueryId = NewType("QueryId", str)
 
 @dataclass(frozen=True, slots=True)
 class QueryRecord:
-    """What the changelog says about a query: everything needed to have it again after a restart."""
+    """The changelog's record of a query: everything that a restart needs to restore the query."""
 
     id: QueryId
     name: str
     sql: str
     slot: int
     created: int
-    """First batch whose rows it sees."""
+    """The first batch whose rows the query sees."""
     start: int | None
-    """Event time in microseconds from which its result is complete; None = from the beginning."""
+    """The event time in microseconds from which the result is complete; None means from the beginning."""
     route: tuple[int, ...] = ()
-    """Positions of the join keys its rows are partitioned by: fixed for life, so that its old rows stay in reach."""
+    """Positions of the join keys that partition the query's rows. They never change, so old rows stay reachable."""
     ended: int | None = None
-    """First batch whose rows it no longer sees."""
+    """The first batch whose rows the query no longer sees."""
     error: str = ""
     stores: tuple[str, ...] = ()
-    """Ids of the stores its rows and cells are in, as they were when it was created."""
+    """Ids of the stores of the query's rows and cells, as they were when the query was created."""
     lanes: str = ""
-    """An id of what its cells count, sum and so on."""
+    """An id of the query's aggregate calls; empty without an aggregation."""
     source: str = ""
-    """Under which id the result log has its rows."""
+    """The id of the query's rows in the result log."""
     streams: tuple[str, ...] = ()
-    """Streams that it reads."""
+    """The streams that the query reads."""
     resumed: int | None = None
-    """Event time from which it goes on, if a watermark was set back: windows that begin earlier are not reported."""
+    """The event time from which the query continues if a watermark was set back; windows before are not reported."""
 
     @property
     def windows_from(self) -> int | None:
-        """Where its first window may begin; None = anywhere."""
+        """The earliest start of a reported window; None means any."""
         return max((time for time in (self.start, self.resumed) if time is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class LiveQuery:
-    """A query in effect: its record, its bound form, and how it runs."""
+    """A query in effect: its record, its bound form and its strategy."""
 
     record: QueryRecord
     query: BoundQuery
@@ -55,13 +55,13 @@ class LiveQuery:
 
     @property
     def slot(self) -> int:
-        """Position in every query-set."""
+        """The query's position in every query-set."""
         return self.record.slot
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A query that ends before `batch`, since its own expression failed on a row of it."""
+    """A query that ends before `batch`, because its own expression failed on a row of that batch."""
 
     query: QueryId
     batch: int
@@ -76,10 +76,10 @@ class Change:
     created: tuple[QueryRecord, ...]
     dropped: tuple[QueryId, ...]
     failed: tuple[Failure, ...] = ()
-    """Of those dropped, the ones whose rows could not be read."""
+    """Queries that failed: dropped by this change, or ended before and now recorded with an earlier end."""
     declared: tuple[str, ...] = ()
-    """Streams that were declared; their declarations have files of their own."""
+    """The streams that were declared. The declarations themselves are in separate files."""
     watermarks: tuple[tuple[str, int], ...] = ()
-    """Streams whose watermark is set back, and to which event time."""
+    """Streams whose watermark is set back, each with its new event time."""
     sinks: tuple[QueryId, ...] = ()
-    """Queries that have a sink from here on; how far each has got is in a file of its own."""
+    """Queries that have a sink from this change on. The progress of each sink is in a separate file."""

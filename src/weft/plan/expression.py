@@ -1,8 +1,7 @@
 """Typed expressions over the columns of one stream.
 
-The algebra is closed: `Column`, `Literal`, `Call` are what weft evaluates itself, vectorized and with Spark's
-results; `Opaque` is everything else Spark SQL can say, and Spark evaluates it. The binder (`sql/`) has inserted all
-coercions: the arguments of a comparison or arithmetic call have one type.
+The algebra is closed. weft evaluates `Column`, `Literal` and `Call` itself, vectorized and with the same results as
+Spark; `Opaque` is any other Spark SQL text, and Spark evaluates it. The binder (`sql/`) has inserted all coercions.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from weft.plan.types import BOOLEAN, DataType, Kind
 
 Value = bool | int | float | str | bytes | Decimal | date | datetime | None
 
-# What a Call may name. Arguments of comparisons and arithmetic have one and the same type.
+# The functions of `Call`. The arguments of a comparison or of arithmetic all have the same type.
 #   eq ne lt le gt ge eq_null_safe(<=>)   in(value, literal, ...)   like(value, Literal pattern[, Literal escape])
-#   rlike(value, Literal pattern): a pattern that `sql/patterns/pattern.py` takes
+#   rlike(value, Literal pattern), where `sql/patterns/pattern.py` accepts the pattern
 #   and or (n-ary, three-valued) not      is_null is_not_null       starts_with ends_with contains
 #   add sub mul (ANSI: overflow raises)   div (double / double)     int_div mod (raise on zero)   neg abs
 #   case(cond, value, cond, value, ..., else)   coalesce   cast (to Call.type)   length (characters)
@@ -33,7 +32,7 @@ FUNCTIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the stream, in the stream's own spelling."""
+    """A column of the stream, spelled as in the stream's schema."""
 
     name: str
     type: DataType
@@ -41,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant already of its type; timestamps are aware (UTC), decimals have the type's scale."""
+    """A constant of its type; timestamps are aware (UTC), decimals have the scale of the type."""
 
     value: Value
     type: DataType
@@ -49,7 +48,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of `FUNCTIONS` on arguments of the right types."""
+    """A function of `FUNCTIONS`, applied to arguments of the right types."""
 
     name: str
     args: tuple[Expression, ...]
@@ -73,7 +72,7 @@ OWN_FUNCTIONS = {
     name: f"weft_{name}"
     for name in "like rlike regexp_extract regexp_substr regexp_instr regexp_replace regexp_count split".split()
 }
-"""Functions that weft registers with Spark, because Spark's own of that name may take time without bound."""
+"""Functions that weft registers with Spark, because Spark's functions of the same names can take unbounded time."""
 
 Expression = Column | Literal | Call | Opaque
 
@@ -81,7 +80,7 @@ TRUE = Literal(True, BOOLEAN)
 
 
 def columns_of(expression: Expression) -> frozenset[str]:
-    """Names of the columns an expression reads."""
+    """Return the names of the columns that an expression reads."""
     match expression:
         case Column(name=name):
             return frozenset((name,))
@@ -96,7 +95,7 @@ def columns_of(expression: Expression) -> frozenset[str]:
 
 
 def parts_of(expression: Expression) -> Iterator[Expression]:
-    """The expression and all it is made of."""
+    """Yield the expression and all its subexpressions."""
     yield expression
     if isinstance(expression, Call):
         for arg in expression.args:
@@ -104,7 +103,7 @@ def parts_of(expression: Expression) -> Iterator[Expression]:
 
 
 def rename_columns(expression: Expression, name: Callable[[str], str]) -> Expression:
-    """The same expression over columns of other names; an `Opaque`, being text, cannot be renamed."""
+    """Return the expression with each column name replaced by `name(column)`; an `Opaque` raises ValueError."""
     match expression:
         case Column():
             return replace(expression, name=name(expression.name))
@@ -119,7 +118,7 @@ def rename_columns(expression: Expression, name: Callable[[str], str]) -> Expres
 
 
 def conjuncts(expression: Expression | None) -> Iterator[Expression]:
-    """The parts of a conjunction, left to right; nothing for None."""
+    """Yield the parts of a conjunction from left to right; yield nothing for None."""
     match expression:
         case None:
             return
@@ -131,19 +130,19 @@ def conjuncts(expression: Expression | None) -> Iterator[Expression]:
 
 
 def guard_opaque(predicate: Expression | None) -> Expression | None:
-    """The same conjunction with every opaque part computed only where the parts before it hold.
+    """Return the conjunction with each opaque part guarded: computed only where all parts before it hold.
 
-    Spark computes opaque parts for whole batches, but alone a query would not evaluate `10 / x` on rows that
-    `x <> 0` has ruled out; without the guard it would fail on them.
+    Spark computes opaque parts for all rows of a batch. Without the guard, `x <> 0 AND 10 / x > 1` would fail on rows
+    with `x = 0`.
     """
     parts = tuple(conjuncts(predicate))
     if not any(isinstance(part, Opaque) for part in parts[1:]):
         return predicate
     guarded = []
-    for at, part in enumerate(parts):
-        if at and isinstance(part, Opaque):
-            before = " AND ".join(to_sql(each) for each in parts[:at])
-            columns = sorted(frozenset(part.columns).union(*(columns_of(each) for each in parts[:at])))
+    for position, part in enumerate(parts):
+        if position and isinstance(part, Opaque):
+            before = " AND ".join(to_sql(earlier) for earlier in parts[:position])
+            columns = sorted(frozenset(part.columns).union(*(columns_of(earlier) for earlier in parts[:position])))
             part = Opaque(f"CASE WHEN {before} THEN {part.sql} END", tuple(columns), part.type)  # noqa: PLW2901
         guarded.append(part)
     return Call("and", tuple(guarded), BOOLEAN)
@@ -158,7 +157,7 @@ _NAMED = {"starts_with": "startswith", "ends_with": "endswith"}
 
 
 def to_sql(expression: Expression) -> str:
-    """Spark SQL text of an expression; equal expressions have equal text, so it also serves as identity."""
+    """Return the Spark SQL text of an expression. Equal expressions have equal texts."""
     match expression:
         case Column(name=name):
             return quote(name)
@@ -178,19 +177,19 @@ def to_sql(expression: Expression) -> str:
 
 
 def quote(name: str) -> str:
-    """A name as a Spark identifier, whatever is in it."""
+    """Return any name as a quoted Spark identifier."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def quote_string(text: str) -> str:
-    """A Spark string literal of exactly this text; no `${`, which Spark would take for one of its variables."""
+    """Return a Spark string literal of exactly this text; `${` is escaped, as Spark would substitute a variable."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{").replace("\0", "\\u0000")
     return f"'{escaped}'"
 
 
 def like_sql(value: str, pattern: str, escape: str | None = None) -> str:
-    """LIKE for Spark. Spark matches a pattern by going back to the last wildcard: time grows with the length of the
-    text to the power of their number, so patterns with several are matched by weft's own function."""
+    """Return the Spark SQL text of LIKE. Spark's matcher backtracks: with k wildcards, its time grows with the k-th
+    power of the text's length. weft's own function therefore matches patterns with several wildcards."""
     text, mark = quote_string(pattern), quote_string(escape or "\\")
     if backtracks(pattern, escape or "\\"):
         return f"{OWN_FUNCTIONS['like']}({value}, {text}, {mark})"
@@ -198,7 +197,7 @@ def like_sql(value: str, pattern: str, escape: str | None = None) -> str:
 
 
 def backtracks(pattern: str, escape: str) -> bool:
-    """Whether a LIKE pattern has two `%` or more that a matcher would have to try out against each other."""
+    """Return whether a matcher would have to backtrack over two or more `%` of a LIKE pattern."""
     plain = re.sub(re.escape(escape) + ".", "x", pattern, flags=re.DOTALL)
     return len(re.findall("%+", plain.rstrip("%"))) > 1
 
@@ -253,5 +252,5 @@ def _literal_sql(literal: Literal) -> str:
 
 
 def _clock(value: datetime) -> str:
-    """Date and time of day; `strftime` would not write the four digits of a year that Spark wants."""
+    """Return date and time of day. `strftime` does not pad years to the four digits that Spark needs."""
     return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

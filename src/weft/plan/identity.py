@@ -1,7 +1,7 @@
-"""Identity of expressions: a text by which stores, indexes, lanes and columns on disk are called.
+"""The identity of an expression: the text that names stores, indexes, lanes and columns on disk.
 
-It is not the SQL that Spark is given, although it looks like it: that may be written otherwise from one release to the
-next. What is written here is stored on disk, so it may never change; `tests/golden/test_ids.py` watches over that.
+The text resembles the Spark SQL of `to_sql`, but is independent of it: the SQL may change from one release to the
+next, whereas identities are stored on disk and must never change. `tests/golden/test_ids.py` checks this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INFIX = {
 
 
 def identity(expression: Expression) -> str:
-    """The text of an expression; equal expressions have equal texts, in every release."""
+    """Return the identity of an expression: equal expressions have equal texts, in every release."""
     match expression:
         case Column(name=name):
             return "`" + name.replace("`", "``") + "`"

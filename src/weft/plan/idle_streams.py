@@ -1,4 +1,4 @@
-"""Queries over several streams do not wait for one that is idle: for which of its rows they are then too late."""
+"""Which joins do not wait for an idle stream (see `docs/decisions/0014-joins-do-not-wait-for-idle-streams.md`)."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ Streams = tuple[str, ...]
 
 
 def streams_of(query: BoundQuery) -> Streams:
-    """The streams that a query reads."""
+    """Return the streams that a query reads."""
     return tuple(sorted({relation.stream for relation in query.relations}))
 
 
 def gives_way(live: LiveQuery, stream: str) -> bool:
-    """Whether a join frees what only rows of a stream could still meet once the others have passed it.
+    """Return whether a join frees stored rows that only rows of `stream` could still meet, if `stream` is idle.
 
-    A row of it that comes back is then too late for what came before. Probe trees cannot tell what came before from
-    what comes after, so there it would be lost for good: they wait for a stream whose rows are kept without limit.
+    Rows of `stream` that arrive afterwards are too late for the freed rows. An equi-join keeps them for rows that come
+    later. A probe tree cannot, and drops them; it therefore waits for a stream whose rows it would keep without limit.
     """
     query = live.query
     if len(streams_of(query)) < 2:
         return False
-    every = range(len(query.relations))
-    mine = [number for number in every if query.relations[number].stream == stream]
+    all_relations = range(len(query.relations))
+    of_stream = [number for number in all_relations if query.relations[number].stream == stream]
     is_probed = isinstance(live.strategy, ProbeJoin | ProbeAggregate)
-    if is_probed and not all(_is_limited(query, number) for number in mine):
+    if is_probed and not all(_is_limited(query, number) for number in of_stream):
         return False
-    return any(_is_limited(query, number) for number in every if mine != [number])
+    return any(_is_limited(query, number) for number in all_relations if of_stream != [number])
 
 
 def _is_limited(query: BoundQuery, relation: int) -> bool:
-    """Whether rows of a relation are freed some day."""
+    """Return whether stored rows of a relation are freed at some time."""
     others = (other for other in range(len(query.relations)) if other != relation)
     return all(query.reach_back(relation, other) is not None for other in others)

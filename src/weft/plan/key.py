@@ -1,4 +1,4 @@
-"""Keys of stores: what rows are indexed and divided by."""
+"""Keys: the expressions by which the rows of stores are indexed and partitioned."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ _EXACT = frozenset((*INTEGERS, *FLOATS, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP,
 
 
 def content_id(*parts: str) -> str:
-    """Equal content has an equal id."""
+    """Return the content id of some texts: equal texts have equal ids."""
     return sha256("\x1f".join(parts).encode()).hexdigest()[:12]
 
 
 def key_text(key: Key) -> str:
-    """Identity of a key: the text of its expressions."""
+    """Return the identity of a key: the identities of its expressions."""
     return ", ".join(identity(part) for part in key)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An order of a store's rows by the hash of a key; `exact` when equal hashes mean equal keys."""
+    """An order of a store's rows by the hash of a key; `exact` if equal hashes imply equal keys."""
 
     key: Key
     exact: bool
 
     @property
     def id(self) -> IndexId:
-        """Content id: queries with equal keys share it."""
+        """The content id of the index; queries with equal keys share the index."""
         return IndexId(content_id(key_text(self.key)))
 
     def columns(self) -> tuple[str, ...]:
-        """Names under which a bucket keeps the key's values, needed to tell hash collisions apart."""
+        """Return the bucket columns with the values of the key, needed to detect hash collisions; none if exact."""
         return () if self.exact else tuple(key_column(part) for part in self.key)
 
 
 def key_column(part: Expression) -> str:
-    """The bucket column that holds a key part: the stream's own where it is one."""
+    """Return the bucket column of a key part: the stream's column if the part is one, else a computed column."""
     return part.name if isinstance(part, Column) else "weft#k:" + identity(part)
 
 
 def is_exact(types: tuple[DataType, ...]) -> bool:
-    """Whether a 64-bit hash of such a key is a bijection."""
+    """Return whether the 64-bit hash of a key of these types is a bijection."""
     return len(types) == 1 and types[0].kind in _EXACT

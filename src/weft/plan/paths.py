@@ -1,4 +1,4 @@
-"""Paths as users write them."""
+"""Checks of paths that users write."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def has_scheme(path: str) -> bool:
-    """Whether a path is an address such as `s3a://bucket/x` or `file:/x`, which is no path of this machine."""
+    """Return whether a path is an address such as `s3a://bucket/x` or `file:/x` instead of a local path."""
     return _SCHEME.match(path) is not None
 
 
 def local_path(path: str, what: str, *, hint: str) -> str:
-    """A path of this machine, as it was given. An address is refused: it would become a folder below the current one,
-    also if it was made a `Path` before, of which one slash is left. `what` says what it is the path of."""
+    """Return the path unchanged if it is local, else raise InvalidSetting; `what` names the path in the message.
+
+    An address would otherwise become a folder in the current directory, even after `Path` removed one of its slashes.
+    """
     if has_scheme(path):
         raise InvalidSetting(f'{what} "{path}" is not a local path', hint=hint)
     return path

@@ -1,8 +1,8 @@
-"""Joins of many relations as what a batch does: new tuples visit stores in probe order, tree by tree.
+"""Probe trees: the order in which new rows of each input visit the stores of the other inputs.
 
-A relation of a query is a stream in a role (`Input`); queries that name the same stream in the same role mean the same
-rows, whatever their windows and selections: query-sets and window tables tell them apart. Columns of a combination
-are named `<stream>#<role>.<column>`, so that equal conditions of different queries are equal expressions.
+A relation of a query is a stream in a role (`Input`). Queries that read the same stream in the same role share its
+rows, whatever their windows and predicates; query-sets and window tables tell the queries apart. Columns of a
+combination are named `<stream>#<role>.<column>`, so that equal conditions of different queries are equal expressions.
 """
 
 from __future__ import annotations
@@ -21,32 +21,34 @@ from weft.plan.window import TimeBounds
 
 
 class Input(NamedTuple):
-    """A stream in a role; inputs have a fixed order."""
+    """A stream in a role. Inputs are ordered by stream and role."""
 
     stream: str
     role: int
 
     @property
     def text(self) -> str:
-        """As in names of columns."""
+        """The input's name, as in names of columns."""
         return f"{self.stream}#{self.role}"
 
     def column(self, name: str) -> str:
-        """Name of one of its columns in a combination."""
+        """Return the name of one of the input's columns in a combination."""
         return f"{self.text}.{name}"
 
 
 def inputs_of(query: BoundQuery) -> tuple[Input, ...]:
-    """Its relations, in the query's order."""
+    """Return the inputs of a query, in the order of its relations."""
     return tuple(Input(relation.stream, relation.role) for relation in query.relations)
 
 
 def columns_by_input(expression: Expression, inputs: Iterable[Input]) -> dict[Input, frozenset[str]]:
-    """Which columns an expression over a combination reads, by the input they are of."""
+    """Return the columns that an expression over a combination reads, by input; inputs without any are left out."""
     names = columns_of(expression)
-    found = {each: frozenset(name[len(each.column("")) :] for name in names if name.startswith(each.column("")))
-             for each in inputs}  # fmt: skip
-    return {each: columns for each, columns in found.items() if columns}
+    by_input = {
+        input_: frozenset(name[len(input_.column("")) :] for name in names if name.startswith(input_.column("")))
+        for input_ in inputs
+    }
+    return {input_: columns for input_, columns in by_input.items() if columns}
 
 
 _OPERATORS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "ne": "<>"}
@@ -54,7 +56,7 @@ _OPERATORS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "ne": "<>"}
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """Two inputs have equal keys; seen from a probe, `left` is known and `right` is stored."""
+    """The condition that two inputs have equal keys. In a probe step, `left` probes and `right` is stored."""
 
     left: Input
     left_index: Index
@@ -62,36 +64,36 @@ class Equality:
     right_index: Index
 
     def reversed(self) -> Equality:
-        """The same, seen from the other side."""
+        """Return the same condition with the sides exchanged."""
         return Equality(self.right, self.right_index, self.left, self.left_index)
 
     @property
     def text(self) -> str:
-        """Identity, whichever side is first."""
+        """The identity of the condition; exchanging the sides does not change it."""
         sides = ((self.left.text, key_text(self.left_index.key)), (self.right.text, key_text(self.right_index.key)))
         return " = ".join(f"{name}.({key})" for name, key in sorted(sides))
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A condition over two inputs that is no equality; a combination qualifies where it is true."""
+    """A condition over two inputs that is no equality; combinations qualify where it is true."""
 
     inputs: tuple[Input, ...]
     expression: Expression
 
     @property
     def text(self) -> str:
-        """Identity."""
-        return f"{'+'.join(each.text for each in self.inputs)}: {identity(self.expression)}"
+        """The identity of the condition."""
+        return f"{'+'.join(input_.text for input_ in self.inputs)}: {identity(self.expression)}"
 
     def sides(self) -> tuple[str, Expression, Expression] | None:
-        """Operator and sides if it compares a value of its first input with one of its second."""
-        each = self.expression
-        if not isinstance(each, Call) or each.name not in _OPERATORS:
+        """Return operator, left and right if the first input's value is compared with the second's, else None."""
+        comparison = self.expression
+        if not isinstance(comparison, Call) or comparison.name not in _OPERATORS:
             return None
-        left, right = each.args
+        left, right = comparison.args
         owners = [set(columns_by_input(side, self.inputs)) for side in (left, right)]
-        return (_OPERATORS[each.name], left, right) if owners == [{self.inputs[0]}, {self.inputs[1]}] else None
+        return (_OPERATORS[comparison.name], left, right) if owners == [{self.inputs[0]}, {self.inputs[1]}] else None
 
 
 JoinCondition = Equality | Comparison
@@ -99,7 +101,7 @@ JoinCondition = Equality | Comparison
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What one query asks of its whole combinations beyond conditions between two inputs."""
+    """A condition of one query over complete combinations, beyond the conditions between two inputs."""
 
     slot: int
     expression: Expression
@@ -107,7 +109,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Distances t_first − t_second that one query admits between two inputs."""
+    """The distances t_first − t_second that one query admits between rows of two inputs."""
 
     slot: int
     first: Input
@@ -117,12 +119,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One step: combinations of `members` probe a store of `added` and become combinations of both.
+    """One probe step: combinations of `members` probe a store of `added` and become combinations of both.
 
-    `route` is the equality by whose key the combinations are divided among tasks; without one, every task gets all of
-    them and probes its share of the store. `stage` says when: a step that needs its combinations divided by another
-    key than the step before takes place one stage later. `result` names what the combinations are then, for the
-    `result_slots` that wanted just that; `keep` the store of intermediate results that they go to.
+    `route` is the equality whose key divides the combinations among tasks; without it, every task gets all
+    combinations and probes its share of the store. `stage` is the stage of the batch in which the step runs: a step
+    whose combinations must be divided by another key runs at least one stage after the step before. `result` is the id
+    of the resulting combinations if they are results of the queries in `result_slots`, else empty. `keep` is the stored
+    join to which the combinations are added.
     """
 
     id: str
@@ -136,29 +139,30 @@ class Probe:
     slots: Slots
     stage: int
     local: bool
-    """Whether it goes on in the task of the step before."""
+    """Whether the step runs in the same task as the step before."""
     then: tuple[Probe, ...]
     result: str
     result_slots: Slots
     keep: StoreId | None
 
     def walk(self) -> Iterator[Probe]:
-        """This step and all after it."""
+        """Yield this step and all steps after it."""
         yield self
-        for each in self.then:
-            yield from each.walk()
+        for step in self.then:
+            yield from step.walk()
 
     @property
     def joined(self) -> tuple[Input, ...]:
-        """All inputs of the combinations it makes."""
+        """All inputs of the combinations that the step produces."""
         return tuple(sorted((*self.members, *self.added)))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredJoin:
-    """A store of intermediate results: combinations of `inputs`, kept for the probes of other inputs.
+    """A kept intermediate result: combinations of `inputs` that probe steps of other inputs visit.
 
-    `indexes` are the keys it is probed by. `stage` is the first in which what the batch adds to it can be seen.
+    `indexes` are the keys by which it is probed. `stage` is the first stage that sees the combinations that the same
+    batch adds.
     """
 
     id: StoreId
@@ -170,27 +174,27 @@ class StoredJoin:
 
 @dataclass(frozen=True, slots=True)
 class ProbeForest:
-    """All joins of many relations, for all queries that have them."""
+    """All probe trees and stored joins of a shared plan."""
 
     trees: tuple[Probe, ...] = ()
-    """First steps of new tuples of each input."""
+    """The first probe steps of new rows of each input."""
     stored: tuple[StoredJoin, ...] = ()
     filters: tuple[Filter, ...] = ()
     spans: tuple[Span, ...] = ()
 
     def probes(self) -> Iterator[Probe]:
-        """All steps."""
+        """Yield all probe steps."""
         for tree in self.trees:
             yield from tree.walk()
 
     @property
     def stages(self) -> int:
-        """How many probe stages a batch has for them."""
+        """The number of probe stages of a batch."""
         return max((probe.stage for probe in self.probes()), default=0)
 
     @property
     def slots(self) -> Slots:
-        """All queries served."""
+        """The slots of all queries that probe trees serve."""
         mask = 0
         for tree in self.trees:
             mask |= tree.slots
@@ -201,14 +205,14 @@ NO_PROBES = ProbeForest()
 
 
 def combination_id(inputs: tuple[Input, ...], conditions: tuple[str, ...]) -> str:
-    """Identity of combinations by what they are, not by how they are found: names them in the result log."""
-    return content_id("combination", *(each.text for each in sorted(inputs)), *sorted(conditions))
+    """Return the id of combinations in the result log. It depends on inputs and conditions, not on the probe order."""
+    return content_id("combination", *(input_.text for input_ in sorted(inputs)), *sorted(conditions))
 
 
 def stored_join_id(inputs: tuple[Input, ...], conditions: tuple[str, ...]) -> StoreId:
-    """Identity of a store of intermediate results."""
+    """Return the id of a stored join."""
     return StoreId(content_id("stored", combination_id(inputs, conditions)))
 
 
 TIME_ROUTE: Key = (Column("weft#t", BIGINT),)
-"""Stores of probed inputs are divided by event time: evenly, whatever keys they are probed by."""
+"""The route of stores that probe trees visit: event time divides rows evenly, whichever keys the store is probed by."""

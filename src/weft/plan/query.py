@@ -1,4 +1,4 @@
-"""A bound query: names resolved, types checked, coercions explicit, nothing of the parser left."""
+"""The bound query: names are resolved, types are checked, coercions are explicit, and no parser node is left."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from weft.plan.window import EVERYTHING, Session, Sliding, TimeBounds, Window
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One occurrence of a stream in FROM.
+    """One entry of a query's FROM clause.
 
-    `role` counts occurrences of the same stream in this query: a self-join has roles 0 and 1, so a row can be wanted
-    as left tuple, as right tuple, or both. `predicate` is everything WHERE and ON say about this relation alone.
-    `columns` are those the SELECT list reads from it.
+    `role` numbers the occurrences of the same stream in the query. A self-join has roles 0 and 1, because the query
+    may want a row on the left side, on the right side, or on both. `predicate` is everything that WHERE and ON say
+    about this relation alone. `columns` are the columns that the SELECT list reads.
     """
 
     stream: str
@@ -29,7 +29,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """`left` (over `left_relation`) equals `right` (over `right_relation`); both have type `type` after coercion."""
+    """The condition `left` = `right`, over `left_relation` and `right_relation`; both sides are coerced to `type`."""
 
     left: Expression
     right: Expression
@@ -44,11 +44,11 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A boolean over several relations that is no `KeyPair`; a combination qualifies where it is true, not NULL.
+    """A condition over several relations that is no `KeyPair`; combinations qualify where it is true, not NULL.
 
-    `relations` are in ascending order. Columns of `expression` are named `<relation index>.<column>`, as in a matched
-    combination. A comparison of one relation's value with another's has the first relation's on the left. It is the
-    constant TRUE where only event times join the relations: the bounds of the query say all of it.
+    `relations` are in ascending order. Columns of `expression` are named `<relation index>.<column>`. A comparison
+    between two relations has the value of the first relation on its left. `expression` is the constant TRUE if only
+    event times join the relations, since the bounds of the query then express the whole condition.
     """
 
     relations: tuple[int, ...]
@@ -63,11 +63,11 @@ class Condition:
 class Output:
     """One column of the result.
 
-    `sql` is Spark SQL over the columns of a matched combination, each named `<relation index>.<column>` and
-    backquoted, and `window_start` / `window_end`. `source` is set when the output is just such a column.
-    `type` is None where only Spark can tell. A `doubtful` one calls what only Spark computes: Spark is asked
-    before the query is accepted whether it takes it, and what it converts on its own. Its value holds columns at most
-    as often as `copies` says, and `added` characters beside; a column alone says neither.
+    `sql` is Spark SQL over the backquoted columns of a combination (`<relation index>.<column>`), `window_start` and
+    `window_end`. `source` is the column's name if the output is a plain column. `type` is None if only Spark knows the
+    type. A `doubtful` output calls functions that only Spark computes; before the query is accepted, Spark analyses
+    the output to check types and find implicit conversions. `copies` (how often each column) and `added` (how many
+    other characters) limit what the value can contain; a plain column has neither.
     """
 
     name: str
@@ -83,11 +83,11 @@ class Output:
 class BoundQuery:
     """A selection over one relation, a join of several, or an aggregation over either.
 
-    `keys` and `conditions` connect all relations of a join. `bounds` limits t0 − t1 of a pair (from RANGE windows and
-    interval conditions) if there are two relations; if there are more, `pair_bounds` has for every i < j the limits of
-    ti − tj, each as tight as all of them together make it. `sliding` is set when results are per window, and then a
-    combination gives one row for each window that holds all its tuples; `session` is set when windows are sessions
-    per group or join key. An aggregation has one of the two.
+    `keys` and `conditions` connect all relations of a join. With two relations, `bounds` limits t0 − t1 of a pair (from
+    RANGE windows and interval conditions). With more, `pair_bounds` has the limits of ti − tj for every i < j, each as
+    tight as all of them together imply. `sliding` is set if results are per window: a combination then gives one row
+    for each window that contains all its rows. `session` is set if windows are sessions per group or join key. An
+    aggregation has one of the two.
     """
 
     sql: str
@@ -103,7 +103,7 @@ class BoundQuery:
     pair_bounds: tuple[tuple[int, int, TimeBounds], ...] = ()
 
     def limits(self) -> tuple[tuple[int, int, TimeBounds], ...]:
-        """Limits of ti − tj for every i < j, however many relations there are."""
+        """Return the limits of ti − tj as (i, j, bounds) for every i < j, for any number of relations."""
         match len(self.relations):
             case 1:
                 return ()
@@ -113,9 +113,9 @@ class BoundQuery:
                 return self.pair_bounds
 
     def reach_back(self, relation: int, other: int) -> int | None:
-        """How much older than a new tuple of `other` a tuple of `relation` can be, in microseconds; None is any."""
+        """Return how many microseconds older than a new row of `other` a row of `relation` can be; None is no limit."""
         first, second = sorted((relation, other))
-        bounds = next((limits for i, j, limits in self.limits() if (i, j) == (first, second)), EVERYTHING)
+        bounds = next((pair_limits for i, j, pair_limits in self.limits() if (i, j) == (first, second)), EVERYTHING)
         if relation == first:
             return None if bounds.low is None else -bounds.low
         return bounds.high

@@ -1,4 +1,4 @@
-"""The shared plan of all live queries: stores, joins, selections and aggregates, each with the slots it serves."""
+"""The shared plan of all live queries: stores, joins and aggregates, each with the slots of its queries."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from weft.plan.strategy import Place, SlicedRelation, aggregate_id, join_id, ses
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Rows of one stream in one role, partitioned by `route`.
+    """The kept rows of one stream in one role, partitioned by `route`.
 
-    `route` empty means no join needs them: such rows are the result of selections and are never probed.
+    An empty `route` means that no join needs the rows: they are results of selections and never probed.
     """
 
     stream: str
@@ -29,13 +29,13 @@ class Store:
 
     @property
     def id(self) -> StoreId:
-        """Content id by what is stored, not by who uses it, so that it lives on as queries come and go."""
+        """The content id of the store. It does not depend on the queries, so the store outlives them."""
         return store_id(self.stream, self.role, self.route)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedJoin:
-    """All joins between two indexes, done once for every query that needs them."""
+    """The join between two indexes, computed once for all queries that need it."""
 
     left: StoreId
     left_index: IndexId
@@ -45,40 +45,42 @@ class SharedJoin:
 
     @property
     def id(self) -> str:
-        """Content id: names the join in the result log."""
+        """The content id of the join, which names it in the result log."""
         return join_id(self.left, self.left_index, self.right, self.right_index)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionJoins:
-    """All session joins between the same indexes. Combinations are known only when sessions end, query by query."""
+    """All session joins between the same indexes. Combinations are known per query, and only when sessions close."""
 
     places: tuple[Place, ...]
     slots: Slots
 
     @property
     def id(self) -> str:
-        """Content id: names the joins in the result log."""
+        """The content id of the joins, which names them in the result log."""
         return session_id(self.places)
 
 
 @dataclass(frozen=True, slots=True)
 class SliceFamily:
-    """Queries whose predicates read the same columns; `windows` (size, slide), `gap` and `cuts`, by which sessions are
-    cut, in microseconds."""
+    """Aggregating queries whose predicates read the same columns, and which therefore share cells.
+
+    `windows` (size, slide), `gap` of sessions and `cuts` (the distances at which sessions are cut) are in microseconds.
+    """
 
     slots: Slots
     columns: tuple[str, ...]
     windows: tuple[tuple[int, int], ...]
     gap: int | None
     accumulators: tuple[tuple[Function, Expression], ...] = ()
-    """What its queries accumulate."""
+    """The functions that the queries accumulate, each with its argument."""
     cuts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SliceStore:
-    """Partial aggregates of one stream in one role, or of combinations, by one grouping, for all who want it."""
+    """The cells of one stream in one role, or of combinations, by one grouping, for all queries with that grouping."""
 
     side: SlicedRelation
     accumulators: tuple[tuple[Function, Expression], ...]
@@ -87,13 +89,13 @@ class SliceStore:
 
     @property
     def id(self) -> StoreId:
-        """Content id: by what is grouped, not by who uses it."""
+        """The content id of the store. It depends on the grouping, not on the queries."""
         return self.side.store
 
 
 @dataclass(frozen=True, slots=True)
 class SharedAggregate:
-    """Aggregating queries over the same stores: one for a stream or combinations, two for a join by equalities."""
+    """Aggregating queries over the same stores: one store for a stream or combinations, two for an equi-join."""
 
     stores: tuple[StoreId, ...]
     streams: tuple[str, ...]
@@ -101,13 +103,13 @@ class SharedAggregate:
 
     @property
     def id(self) -> str:
-        """Content id: names the aggregate in the result log."""
+        """The content id of the aggregate, which names it in the result log."""
         return aggregate_id(self.stores)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPlan:
-    """Everything the tag and probe stages do in a batch, for all live queries at once."""
+    """Everything that the tag and probe stages of a batch do, for all live queries together."""
 
     words: int
     queries: tuple[LiveQuery, ...]
@@ -119,5 +121,5 @@ class SharedPlan:
     probes: ProbeForest = NO_PROBES
 
     def store(self, store_id: StoreId) -> Store:
-        """The store of this id."""
+        """Return the store with this id."""
         return next(store for store in self.stores if store.id == store_id)

@@ -15,15 +15,15 @@ NO_SLOTS = Slots(0)
 
 
 def slot_set(numbers: Iterable[int]) -> Slots:
-    """The set of these slots."""
-    found = 0
+    """Return the set of these slots."""
+    mask = 0
     for number in numbers:
-        found |= 1 << number
-    return Slots(found)
+        mask |= 1 << number
+    return Slots(mask)
 
 
 def slot_numbers(slots: int) -> Iterator[int]:
-    """The slots in a set, ascending. The inverse of `slot_set`."""
+    """Yield the slots in a set, ascending: the inverse of `slot_set`."""
     while slots:
         lowest = slots & -slots
         yield lowest.bit_length() - 1
@@ -31,16 +31,16 @@ def slot_numbers(slots: int) -> Iterator[int]:
 
 
 def free_slots(taken: Slots, count: int) -> tuple[int, ...]:
-    """The lowest `count` slots that are not taken. Slots of ended queries are used again, so query-sets stay short."""
-    found: list[int] = []
+    """Return the lowest `count` slots that are not taken. Reusing slots of ended queries keeps query-sets short."""
+    free: list[int] = []
     slot = 0
-    while len(found) < count:
+    while len(free) < count:
         if not taken >> slot & 1:
-            found.append(slot)
+            free.append(slot)
         slot += 1
-    return tuple(found)
+    return tuple(free)
 
 
 def words_for(taken: Slots) -> int:
-    """The number of 64-bit words that a query-set needs. Unused slots at the end need none."""
+    """Return the number of 64-bit words of a query-set: enough for the highest slot taken, and at least one."""
     return max(1, (taken.bit_length() + 63) // 64)

@@ -1,8 +1,8 @@
 """How a query runs: one of a closed union of strategies, chosen once and kept for as long as the query lives.
 
-`planner/strategy.py` chooses the strategy when the query is created. Everybody else matches on it: the planner, the
-compiler, readers, garbage collection and explanations. A strategy says in which stores the rows of the query are
-(`stores`) and under which id the result log has its rows (`result`). Both are written to the query's record.
+`planner/strategy.py` chooses the strategy when the query is created. The planner, the compiler, readers, garbage
+collection and explanations match on the strategy. Its `stores` are the stores of the query's rows, and its `result` is
+the id of the query's rows in the result log. Both are written to the query's record.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from dataclasses import dataclass
 from weft.plan.key import Index, IndexId, Key, StoreId, content_id, key_text
 
 Place = tuple[StoreId, IndexId]
-"""A store, and the index by which its rows are joined."""
+"""A store and the index by which its rows are joined."""
 
 
 def store_id(stream: str, role: int, route: Key) -> StoreId:
-    """The id of a store: rows of the same stream and role with the same route are in one store."""
+    """Return the id of a store. Rows of the same stream and role with the same route are in one store."""
     return StoreId(content_id(stream, str(role), key_text(route)))
 
 
 def join_id(left: StoreId, left_index: IndexId, right: StoreId, right_index: IndexId) -> str:
-    """The id of a shared join, by what it joins."""
+    """Return the id of the shared join of two indexes."""
     return content_id(left, left_index, right, right_index)
 
 
 def session_id(places: tuple[Place, ...]) -> str:
-    """The id of the session joins between some indexes, in their fixed order."""
+    """Return the id of the session joins of `places`, which are in the fixed order of relations."""
     return content_id("session", *(part for place in places for part in place))
 
 
 def aggregate_id(stores: tuple[StoreId, ...]) -> str:
-    """The id of a shared aggregate, by its stores."""
+    """Return the id of the shared aggregate over these stores."""
     return content_id("aggregate", *stores)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRelation:
-    """Where the rows of one relation are stored, and the index by which they are joined."""
+    """The store of one relation's rows, and the index by which they are joined."""
 
     stream: str
     role: int
@@ -57,17 +57,17 @@ class StoredRelation:
 
     @property
     def order(self) -> tuple[str, int, str, str]:
-        """Its place in a fixed order of relations, so that a ⋈ b and b ⋈ a are one join."""
+        """The sort key of a fixed order of relations, which makes a ⋈ b and b ⋈ a one join."""
         return (self.stream, self.role, key_text(self.route), key_text(self.index.key) if self.index else "")
 
 
 @dataclass(frozen=True, slots=True)
 class SlicedRelation:
-    """Where the rows of one relation, or combinations, are accumulated into cells.
+    """A grouping of one relation's rows, or of combinations, that are accumulated into cells.
 
-    `keys` are the group keys. Over a join they begin with the join keys, the first `route` of which divide the store;
-    rows with a NULL among those are left out if `joined`. With a `source` the store accumulates the combinations that
-    probe trees find under this id, one cell for each whole window; then `stream` is one of their streams.
+    `keys` are the group keys. Over a join they begin with the join keys, and the first `route` keys partition the
+    store; if `joined`, rows with a NULL among these are left out. With a `source`, the store accumulates the
+    combinations that probe trees find under this id, one cell per window; `stream` is then one of their streams.
     """
 
     stream: str
@@ -80,7 +80,7 @@ class SlicedRelation:
 
     @property
     def store(self) -> StoreId:
-        """The store of slices: equal grouping of the same stream and role, or of the same combinations, is one."""
+        """The store of slices. Equal groupings of the same stream and role, or combinations, share one store."""
         if self.source:
             return StoreId(content_id("windows", self.source, key_text(self.keys)))
         kind = ("slices", "joined" if self.joined else "", "session" if self.session else "", str(self.route))
@@ -100,13 +100,13 @@ class Selection:
 
     @property
     def result(self) -> str:
-        """The selected rows are the result."""
+        """The id of the store: the selected rows are the result."""
         return self.relation.store
 
 
 @dataclass(frozen=True, slots=True)
 class EquiJoin:
-    """Pairs of rows of two relations with equal keys, found by merge join as rows arrive."""
+    """Pairs of rows of two relations with equal keys, found by a merge join when rows arrive."""
 
     relations: tuple[StoredRelation, StoredRelation]
 
@@ -123,7 +123,7 @@ class EquiJoin:
 
     @property
     def sides(self) -> tuple[StoredRelation, StoredRelation]:
-        """The relations as the shared join has them: left and right."""
+        """The relations in the order of the shared join: left and right."""
         first, second = self.relations
         return (second, first) if self.swapped else (first, second)
 
@@ -136,7 +136,7 @@ class EquiJoin:
 
 @dataclass(frozen=True, slots=True)
 class ProbeJoin:
-    """Combinations of several relations, or of two by other conditions than equalities, found by probe trees."""
+    """Combinations of three or more relations, or of two with a condition other than equality, found by probe trees."""
 
     relations: tuple[StoredRelation, ...]
     result: str
@@ -150,7 +150,7 @@ class ProbeJoin:
 
 @dataclass(frozen=True, slots=True)
 class SessionJoin:
-    """Combinations of rows in one session of the join key, built when the session ends."""
+    """Combinations of rows in one session of the join key, built when the session closes."""
 
     relations: tuple[StoredRelation, ...]
 
@@ -161,7 +161,7 @@ class SessionJoin:
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """What is joined, in the fixed order of relations."""
+        """The joined stores and indexes, in the fixed order of relations."""
         return tuple(relation.place for relation in sorted(self.relations, key=lambda relation: relation.order))
 
     @property
@@ -179,7 +179,7 @@ class SliceAggregate:
     @property
     def stores(self) -> tuple[StoreId, ...]:
         """The store of slices."""
-        return tuple(each.store for each in self.slices)
+        return tuple(sliced.store for sliced in self.slices)
 
     @property
     def result(self) -> str:
@@ -189,14 +189,14 @@ class SliceAggregate:
 
 @dataclass(frozen=True, slots=True)
 class FactoredAggregate:
-    """Groups of an equi-join of two relations. Each side is accumulated alone, and no pair is built."""
+    """Groups of an equi-join of two relations. Each side is accumulated separately, and no pair is built."""
 
     slices: tuple[SlicedRelation, SlicedRelation]
 
     @property
     def stores(self) -> tuple[StoreId, ...]:
         """The stores of slices of both sides."""
-        return tuple(each.store for each in self.slices)
+        return tuple(sliced.store for sliced in self.slices)
 
     @property
     def result(self) -> str:
@@ -214,21 +214,21 @@ class ProbeAggregate:
     @property
     def stores(self) -> tuple[StoreId, ...]:
         """The stores that probe trees visit, then the store of slices."""
-        return (*self.join.stores, *(each.store for each in self.slices))
+        return (*self.join.stores, *(sliced.store for sliced in self.slices))
 
     @property
     def result(self) -> str:
         """The id of the shared aggregate."""
-        return aggregate_id(tuple(each.store for each in self.slices))
+        return aggregate_id(tuple(sliced.store for sliced in self.slices))
 
 
 @dataclass(frozen=True, slots=True)
 class SessionAggregate:
-    """Groups of the combinations of a session, built when the session ends."""
+    """Groups of the combinations of a session, built when the session closes."""
 
     join: SessionJoin
     slices: tuple[SlicedRelation]
-    """How the combinations are grouped; nothing of it is stored."""
+    """The grouping of the combinations. No cells are stored."""
 
     @property
     def stores(self) -> tuple[StoreId, ...]:
@@ -237,7 +237,7 @@ class SessionAggregate:
 
     @property
     def result(self) -> str:
-        """The id of the aggregate, by what is joined and what is grouped by."""
+        """The id of the aggregate, which depends on the join and on the group keys."""
         return self.slices[0].source
 
 

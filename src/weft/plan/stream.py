@@ -1,4 +1,4 @@
-"""Streams: a name, a schema, an event-time column, a lateness bound and where the rows come from."""
+"""Streams: a name, a schema, an event-time column, a lateness bound and the source of the rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.plan.types import Schema
 
 
 class Format(StrEnum):
-    """File formats decoded by weft itself (the fast path)."""
+    """The file formats that weft decodes itself (the fast path)."""
 
     PARQUET = "parquet"
     JSON = "json"
@@ -20,31 +20,31 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A directory whose files, once they appear, never change."""
+    """A directory of files that never change once they appear."""
 
     path: str
     format: Format
     max_files_per_batch: int | None = None
     options: tuple[tuple[str, str], ...] = ()
     on_bad_file: str = "quarantine"
-    """What to do with a file that cannot be read as the stream's schema: "quarantine" or "fail"."""
+    """What to do with a file that cannot be read with the stream's schema: "quarantine" or "fail"."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameSource:
-    """A streaming DataFrame of the user's program; attached again after every restart."""
+    """A streaming DataFrame of the user's program, which has to be attached again after every restart."""
 
 
 Source = FileSource | FrameSource
 
 IDLE_TIMEOUT = timedelta(minutes=5)
 MAX_AHEAD = timedelta(hours=1)
-"""What a stream gets that says nothing else, as in Kafka: clocks differ by less, and wrong units by more."""
+"""The default of `max_ahead` when a stream is declared, as in Kafka: clocks differ by less, wrong units by more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A declared stream; all but a `FrameSource` survives restarts by itself."""
+    """A declared stream. The declaration survives restarts, but a `FrameSource` has to be attached again."""
 
     name: str
     schema: Schema
@@ -53,13 +53,13 @@ class Stream:
     retain: timedelta | None
     source: Source
     idle_timeout: timedelta = IDLE_TIMEOUT
-    """Without rows for so long, a stream no longer holds back the windows of its queries over other streams too."""
+    """After this time without rows, the stream no longer delays windows of queries that also read other streams."""
     max_ahead: timedelta | None = None
-    """Rows with an event time farther ahead of the driver's clock are set aside and counted; None: none are."""
+    """Rows whose event time is farther ahead of the driver's clock are set aside and counted; None means no limit."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What whoever declares it should know."""
+        """Warnings for the user who declares the stream."""
         if self.lateness:
             return ()
         return (

@@ -1,4 +1,4 @@
-"""Column types and schemas, in Spark's names."""
+"""Column types and schemas, with the names that Spark uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """The scalar types weft computes with; `OTHER` (nested and rare types) only travels as payload."""
+    """The kind of a type. weft computes with all kinds but `OTHER` (nested and rare types), which it only passes on."""
 
     BOOLEAN = "boolean"
     TINYINT = "tinyint"
@@ -34,7 +34,7 @@ NUMBERS = (*INTEGERS, Kind.DECIMAL, *FLOATS)
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A Spark SQL type; `precision` and `scale` for decimals, `text` for `OTHER`."""
+    """A Spark SQL type; decimals have `precision` and `scale`, `OTHER` has the `text` of the type."""
 
     kind: Kind
     precision: int = 0
@@ -42,7 +42,7 @@ class DataType:
     text: str = ""
 
     def ddl(self) -> str:
-        """As Spark writes it in a schema string."""
+        """Return the type as Spark writes it in a schema string."""
         if self.kind is Kind.DECIMAL:
             return f"decimal({self.precision},{self.scale})"
         return self.text if self.kind is Kind.OTHER else self.kind.value
@@ -59,7 +59,7 @@ NULL = DataType(Kind.NULL)
 
 
 def bounded_decimal(precision: int, scale: int) -> DataType:
-    """The decimal type of a result: beyond 38 digits Spark gives up those after the point first, but keeps six."""
+    """Return the decimal type of a result; beyond 38 digits, reduce the scale like Spark, but keep up to six digits."""
     if precision <= 38:
         return DataType(Kind.DECIMAL, precision, scale)
     return DataType(Kind.DECIMAL, 38, max(38 - (precision - scale), min(scale, 6)))
@@ -75,7 +75,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Ordered columns; names are looked up without regard to case, as Spark does."""
+    """An ordered list of columns. As in Spark, lookups by name ignore case."""
 
     fields: tuple[Field, ...]
 
@@ -83,15 +83,15 @@ class Schema:
         return iter(self.fields)
 
     def find(self, name: str) -> Field | None:
-        """The column of this name, or None."""
+        """Return the column of this name, or None."""
         lowered = name.lower()
         return next((field for field in self.fields if field.name.lower() == lowered), None)
 
     def names(self) -> tuple[str, ...]:
-        """Column names in order."""
+        """Return the names of the columns in order."""
         return tuple(field.name for field in self.fields)
 
     def ddl(self) -> str:
-        """The schema string Spark would take."""
+        """Return the schema as a schema string for Spark."""
         names = [field.name.replace("`", "``") for field in self.fields]
         return ", ".join(f"`{name}` {field.type.ddl()}" for name, field in zip(names, self.fields, strict=True))

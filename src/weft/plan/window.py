@@ -1,4 +1,4 @@
-"""Windows on relations, and what they mean for a combination of two tuples."""
+"""Windows on relations, and the distances in event time that they admit between the rows of a pair."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_micros(duration: timedelta) -> int:
-    """Whole microseconds: the tick of event time."""
+    """Return the duration in whole microseconds, the unit of event time."""
     return duration // _MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """Windows [k·slide, k·slide + size), aligned to the epoch; TUMBLE has slide = size."""
+    """Windows [k·slide, k·slide + size) for integers k, aligned to 1970; TUMBLE has slide = size."""
 
     size: timedelta
     slide: timedelta
@@ -27,7 +27,7 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Continuous: a tuple qualifies while it is younger than `size` before the latest tuple of the combination."""
+    """A continuous window: a row qualifies if it is less than `size` older than the latest row of the combination."""
 
     size: timedelta
 
@@ -38,15 +38,15 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Unbounded:
-    """Full history."""
+    """A window over the full history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Rows of one group (or join key) that are closer than `gap` belong together: [first, last + gap).
+    """Windows [first, last + gap) over rows of one group (or join key), each closer than `gap` to the next.
 
-    With a `longest`, a session that goes on at a multiple of it (since 1970) ends there: rows before and after that
-    are never of one session, and no session is longer.
+    With `longest`, sessions are cut at multiples of `longest` since 1970: rows before and after such a multiple are
+    never in one session, and no session is longer.
     """
 
     gap: timedelta
@@ -60,7 +60,7 @@ class Session:
 
     @property
     def cut(self) -> int | None:
-        """Every so many microseconds sessions are cut; None: never."""
+        """The distance between cuts in microseconds; None if sessions are never cut."""
         return None if self.longest is None else to_micros(self.longest)
 
 
@@ -69,19 +69,19 @@ Window = Sliding | Range | Unbounded | Session
 
 @dataclass(frozen=True, slots=True)
 class TimeBounds:
-    """Admissible distance t0 − t1 of a pair in microseconds, both ends included; None is unlimited."""
+    """The admissible distances t0 − t1 of a pair in microseconds, both ends included; None means no limit."""
 
     low: int | None
     high: int | None
 
     def intersect(self, other: TimeBounds) -> TimeBounds:
-        """Both conditions at once."""
+        """Return the distances that both bounds admit."""
         lows = [low for low in (self.low, other.low) if low is not None]
         highs = [high for high in (self.high, other.high) if high is not None]
         return TimeBounds(max(lows, default=None), min(highs, default=None))
 
     def reversed(self) -> TimeBounds:
-        """The same condition seen from the other side: limits of t1 − t0."""
+        """Return the same condition as bounds of t1 − t0."""
         return TimeBounds(None if self.high is None else -self.high, None if self.low is None else -self.low)
 
 
@@ -89,7 +89,7 @@ EVERYTHING = TimeBounds(None, None)
 
 
 def pair_bounds(first: Window, second: Window) -> TimeBounds:
-    """Distances t0 − t1 that two windows can admit (for sliding windows: a necessary condition)."""
+    """Return the distances t0 − t1 that two windows admit (for sliding windows, a necessary condition)."""
     return TimeBounds(_reach(first, negative=True), _reach(second, negative=False))
 
 
@@ -101,7 +101,7 @@ def _reach(window: Window, *, negative: bool) -> int | None:
 
 
 def window_text(window: Window) -> str:
-    """As the user would write it."""
+    """Return the window as users write it in SQL."""
     match window:
         case Sliding(size=size, slide=slide) if size == slide:
             return f"[TUMBLE {duration_text(size)}]"
@@ -112,8 +112,8 @@ def window_text(window: Window) -> str:
         case Unbounded():
             return "[UNBOUNDED]"
         case Session(gap=gap, longest=longest):
-            most = "" if longest is None else f" MAX {duration_text(longest)}"
-            return f"[SESSION {duration_text(gap)}{most}]"
+            limit = "" if longest is None else f" MAX {duration_text(longest)}"
+            return f"[SESSION {duration_text(gap)}{limit}]"
 
 
 _UNITS = (("DAYS", 86_400_000_000), ("HOURS", 3_600_000_000), ("MINUTES", 60_000_000), ("SECONDS", 1_000_000),
@@ -121,7 +121,7 @@ _UNITS = (("DAYS", 86_400_000_000), ("HOURS", 3_600_000_000), ("MINUTES", 60_000
 
 
 def duration_text(duration: timedelta) -> str:
-    """The largest unit that gives a whole number."""
+    """Return the duration in the largest unit that gives a whole number."""
     micros = to_micros(duration)
     name, size = next((name, size) for name, size in _UNITS if micros % size == 0)
     return f"{micros // size} {name}"

@@ -1,1 +1,1 @@
-"""Planning as pure functions: live queries and statistics in, the shared plan out."""
+"""Pure functions that turn live queries and statistics into the shared plan."""

@@ -1,4 +1,4 @@
-"""Weave aggregating queries: who shares which store of slices, and which queries are classed together."""
+"""Planning of aggregating queries: which queries share a slice store, and which families they form."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from weft.plan.window import to_micros
 from weft.planner.join_aggregates import over_combinations, selected_columns
 
 SMALLEST_FAMILY = 3
-"""Fewer queries than this are not worth a pass over the rows of their own."""
+"""Fewer queries than this form no family of their own, because each family costs a pass over the rows."""
 
 
 def sliced_relations(strategy: Strategy) -> tuple[SlicedRelation, ...]:
-    """Where an aggregating query accumulates into stores of slices; empty for all other queries."""
+    """Return the relations that the strategy accumulates in shared slice stores; () for all other strategies."""
     match strategy:
         case SliceAggregate() | FactoredAggregate() | ProbeAggregate():
             return strategy.slices
@@ -44,33 +44,33 @@ def sliced_relations(strategy: Strategy) -> tuple[SlicedRelation, ...]:
 
 
 def session_slices(live: LiveQuery, strategy: SessionAggregate) -> SliceStore:
-    """What an aggregating query accumulates of the combinations of its sessions: every window is a slice of its own."""
+    """Return the slice store in which a session aggregate accumulates its combinations: every window is one slice."""
     (sliced,) = strategy.slices
-    wanted = _accumulators([_User(live, sliced, _arguments(over_combinations(live.query).calls, 0), ())])
+    accumulators = _accumulators([_User(live, sliced, _arguments(over_combinations(live.query).calls, 0), ())])
     slots = slot_set((live.slot,))
-    return SliceStore(sliced, wanted, (SliceFamily(slots, (), ((1, 1),), None, wanted),), slots)
+    return SliceStore(sliced, accumulators, (SliceFamily(slots, (), ((1, 1),), None, accumulators),), slots)
 
 
 class _User(NamedTuple):
-    """A query and what it accumulates on one side."""
+    """A query's use of one slice store."""
 
     live: LiveQuery
     side: SlicedRelation
     accumulated: tuple[tuple[Function, Expression], ...]
     columns: tuple[str, ...]
-    """What its predicates read there."""
+    """The columns that the query's predicates read."""
 
 
 def _users(live: LiveQuery) -> tuple[_User, ...]:
-    """What a query accumulates in each of its stores of slices."""
+    """Return a query's use of each of its slice stores."""
     query, sliced = live.query, sliced_relations(live.strategy)
     if isinstance(live.strategy, ProbeAggregate):
         calls = over_combinations(query).calls
         return (_User(live, sliced[0], _arguments(calls, 0), selected_columns(query)),)
     calls = () if query.aggregation is None else query.aggregation.calls
     return tuple(
-        _User(live, each, _arguments(calls, number), _read(query.relations[number].predicate))
-        for number, each in enumerate(sliced)
+        _User(live, side, _arguments(calls, number), _read(query.relations[number].predicate))
+        for number, side in enumerate(sliced)
     )
 
 
@@ -83,20 +83,20 @@ def _read(predicate: Expression | None) -> tuple[str, ...]:
 
 
 def plan_aggregates(queries: Sequence[LiveQuery]) -> tuple[tuple[SliceStore, ...], tuple[SharedAggregate, ...]]:
-    """The stores of slices of these queries, and what is closed from them."""
+    """Return the slice stores of the queries, and the shared aggregates that close windows over them."""
     users: dict[SlicedRelation, list[_User]] = defaultdict(list)
-    together: dict[tuple[tuple[StoreId, ...], tuple[str, ...]], Slots] = defaultdict(lambda: NO_SLOTS)
+    slots_of: dict[tuple[tuple[StoreId, ...], tuple[str, ...]], Slots] = defaultdict(lambda: NO_SLOTS)
     for live in queries:
-        mine = _users(live)
-        if not mine:
+        query_users = _users(live)
+        if not query_users:
             continue
-        for user in mine:
+        for user in query_users:
             users[user.side].append(user)
         streams = tuple(sorted({relation.stream for relation in live.query.relations}))
-        at = (tuple(user.side.store for user in mine), streams)
-        together[at] = Slots(together[at] | 1 << live.slot)
-    stores = sorted((_store(side, mine) for side, mine in users.items()), key=lambda store: store.id)
-    aggregates = (SharedAggregate(places, streams, slots) for (places, streams), slots in sorted(together.items()))
+        key = (tuple(user.side.store for user in query_users), streams)
+        slots_of[key] = Slots(slots_of[key] | 1 << live.slot)
+    stores = sorted((_store(side, side_users) for side, side_users in users.items()), key=lambda store: store.id)
+    aggregates = (SharedAggregate(places, streams, slots) for (places, streams), slots in sorted(slots_of.items()))
     return tuple(stores), tuple(aggregates)
 
 
@@ -110,21 +110,21 @@ def _store(side: SlicedRelation, users: Sequence[_User]) -> SliceStore:
 
 
 def _accumulators(users: Iterable[_User]) -> tuple[tuple[Function, Expression], ...]:
-    """What these queries accumulate, each once."""
-    wanted = {(function, identity(part)): (function, part) for user in users for function, part in user.accumulated}
-    return tuple(each for _, each in sorted(wanted.items()))
+    """Return the distinct accumulators of these queries."""
+    distinct = {(function, identity(part)): (function, part) for user in users for function, part in user.accumulated}
+    return tuple(accumulator for _, accumulator in sorted(distinct.items()))
 
 
 def _families(users: Sequence[_User]) -> tuple[SliceFamily, ...]:
-    """Queries by the columns their predicates read; the few that are alone in that go with each other."""
-    by_columns: dict[tuple[str, ...], list[_User]] = defaultdict(list)
+    """Group queries by the columns that their predicates read; the queries of all small groups form one family."""
+    groups: dict[tuple[str, ...], list[_User]] = defaultdict(list)
     for user in users:
-        by_columns[user.columns].append(user)
-    rare = [each for each in by_columns.values() if len(each) < SMALLEST_FAMILY]
-    found = [_family(columns, each) for columns, each in sorted(by_columns.items()) if len(each) >= SMALLEST_FAMILY]
+        groups[user.columns].append(user)
+    rare = [group for group in groups.values() if len(group) < SMALLEST_FAMILY]
+    families = [_family(columns, group) for columns, group in sorted(groups.items()) if len(group) >= SMALLEST_FAMILY]
     if rare:
-        found.append(_family((), [user for each in rare for user in each]))
-    return tuple(found)
+        families.append(_family((), [user for group in rare for user in group]))
+    return tuple(families)
 
 
 def _family(columns: tuple[str, ...], users: Sequence[_User]) -> SliceFamily:

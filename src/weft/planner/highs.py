@@ -1,9 +1,9 @@
-"""The one door to the HiGHS solver: a model is data, an answer is one of three outcomes and was checked in Python.
+"""The only interface to the HiGHS solver: a model is plain data, and every solution is checked in Python.
 
 Time limit, gap, threads and seed are always set. HiGHS has twenty statuses; callers see `Optimal`, `Feasible` or
-`NoAnswer`, and none of them is believed before bounds, rows, integrality and cost were recomputed here. Each says how
-much time it took by the solver's own clock, so that pure code can share out a budget. An answer depends on nothing
-but the model and the limits, unless the time was up.
+`NoAnswer`, and no solution is returned before its bounds, rows, integrality and cost are recomputed here. Each outcome
+has the time spent by the solver's own clock, so that pure code can divide a time budget. The outcome depends only on
+the model and the limits, unless the solver runs out of time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import highspy
 
 INFINITY = math.inf
 TOLERANCE = 1e-6
-"""How far a value may be from a bound, a row's limit or a whole number."""
+"""The largest accepted distance of a value from a bound, a row's limit or an integer."""
 
 _ROW_WISE = int(highspy.MatrixFormat.kRowwise.value)
 _MINIMIZE = int(highspy.ObjSense.kMinimize.value)
@@ -27,13 +27,13 @@ _MINIMIZE = int(highspy.ObjSense.kMinimize.value)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When the solver has to stop: after `time`, or once the answer is proven to be within `gap` of the best."""
+    """Limits of a solver run: it stops after `time`, or when a solution is proven to be within `gap` of the optimum."""
 
     time: timedelta = timedelta(seconds=10)
     gap: float = 0.0
     seed: int = 1
     threads: int = 2
-    """How many programs that do not depend on each other are solved at the same time."""
+    """The number of independent programs that are solved at the same time."""
 
     def __post_init__(self) -> None:
         if self.time < timedelta(0) or not self.gap >= 0:
@@ -42,16 +42,16 @@ class Limits:
 
 @dataclass(slots=True)
 class Model:
-    """Minimize cost · x where each column and each row has a lower and an upper limit; grown column by column.
+    """A program that minimizes cost · x, where each column and each row has a lower and an upper limit.
 
-    Rows are kept as one compressed matrix, so that the whole model goes to the solver in one call.
+    Rows are one compressed matrix, so that the whole model is passed to the solver in one call.
     """
 
     costs: list[float] = field(default_factory=list)
     lows: list[float] = field(default_factory=list)
     highs: list[float] = field(default_factory=list)
     integers: list[int] = field(default_factory=list)
-    """1 where a column must be a whole number, else 0."""
+    """1 for each column that must be an integer, else 0."""
     row_lows: list[float] = field(default_factory=list)
     row_highs: list[float] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Model:
     factors: list[float] = field(default_factory=list)
 
     def add_column(self, cost: float, *, low: float = 0.0, high: float = 1.0, integer: bool = False) -> int:
-        """A new variable; its number."""
+        """Add a variable and return its number."""
         self.costs.append(cost)
         self.lows.append(low)
         self.highs.append(high)
@@ -67,7 +67,7 @@ class Model:
         return len(self.costs) - 1
 
     def add_row(self, columns: Sequence[int], factors: Sequence[float], *, low: float, high: float) -> None:
-        """low ≤ Σ factor · column ≤ high; no column may be named twice."""
+        """Add the constraint low ≤ Σ factor · column ≤ high over distinct columns."""
         self.starts.append(len(self.columns))
         self.columns.extend(columns)
         self.factors.extend(factors)
@@ -75,31 +75,31 @@ class Model:
         self.row_highs.append(high)
 
     def cost(self, values: Sequence[float]) -> float:
-        """What these values cost, in plain Python."""
+        """Return the cost of these values, computed in Python."""
         return math.fsum(cost * value for cost, value in zip(self.costs, values, strict=True))
 
     def violation(self, values: Sequence[float]) -> str:
-        """The first limit that these values break, or nothing."""
-        for at, value in enumerate(values):
-            if not self.lows[at] - TOLERANCE <= value <= self.highs[at] + TOLERANCE:
-                return f"column {at} is {value}"
-            if self.integers[at] and abs(value - round(value)) > TOLERANCE:
-                return f"column {at} is {value}, not a whole number"
+        """Describe the first limit that these values violate; return an empty string if they are valid."""
+        for column, value in enumerate(values):
+            if not self.lows[column] - TOLERANCE <= value <= self.highs[column] + TOLERANCE:
+                return f"column {column} is {value}"
+            if self.integers[column] and abs(value - round(value)) > TOLERANCE:
+                return f"column {column} is {value}, not a whole number"
         ends = [*self.starts[1:], len(self.columns)]
         for row, (start, end) in enumerate(zip(self.starts, ends, strict=True)):
             factors = self.factors[start:end]
             total = sum(map(mul, factors, map(values.__getitem__, self.columns[start:end])))
             if self.row_lows[row] <= total <= self.row_highs[row]:
                 continue
-            room = TOLERANCE * max(1.0, sum(map(abs, factors)))
-            if not self.row_lows[row] - room <= total <= self.row_highs[row] + room:
+            tolerance = TOLERANCE * max(1.0, sum(map(abs, factors)))
+            if not self.row_lows[row] - tolerance <= total <= self.row_highs[row] + tolerance:
                 return f"row {row} is {total}"
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimal:
-    """Nothing is better by more than the gap that was asked for."""
+    """A solution that is proven to be within the requested gap of the optimum."""
 
     values: tuple[float, ...]
     cost: float
@@ -109,7 +109,7 @@ class Optimal:
 
 @dataclass(frozen=True, slots=True)
 class Feasible:
-    """The time was up: an answer, and how low the cost could be at most."""
+    """The best solution at the time limit; no solution costs less than `bound`."""
 
     values: tuple[float, ...]
     cost: float
@@ -119,7 +119,7 @@ class Feasible:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """No usable values; `bound` still holds for any that exist."""
+    """A run without a usable solution; no solution costs less than `bound`."""
 
     reason: str
     bound: float = -math.inf
@@ -131,7 +131,7 @@ Outcome = Optimal | Feasible | NoAnswer
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """The optimum of the model without its integrality: a lower bound of the cost, and what each column would add."""
+    """The optimum of the model without integrality: a lower bound of the cost, and the reduced cost of each column."""
 
     values: tuple[float, ...]
     cost: float
@@ -140,52 +140,52 @@ class Relaxation:
 
 
 def gap_of(cost: float, bound: float) -> float:
-    """By which fraction of `cost` the best possible could be lower; 0 when proven, 1 when nothing is known."""
+    """Return the fraction of `cost` by which the optimum may be lower: 0 if proven optimal, 1 if nothing is known."""
     if cost <= bound or cost == 0:
         return 0.0
     return 1.0 if bound <= 0 else min(1.0, (cost - bound) / cost)
 
 
 def solve(model: Model, limits: Limits, *, first: Sequence[float] | None = None, effort: float = 0.05) -> Outcome:
-    """The cheapest whole-numbered values found within the limits, checked.
+    """Return the cheapest integer solution found within the limits, after checking it.
 
-    `first` is a known answer to start from; `effort` is the share of work HiGHS spends on heuristics of its own.
+    `first` is a known solution to start from; `effort` is the share of work that HiGHS spends on its own heuristics.
     """
     if not model.costs:
         return Optimal((), 0.0, 0.0)
     solver = _load(model, limits)
     solver.setOptionValue("mip_heuristic_effort", effort)
     if first is not None:
-        known = highspy.HighsSolution()
-        known.col_value = list(first)
-        solver.setSolution(known)
+        start = highspy.HighsSolution()
+        start.col_value = list(first)
+        solver.setSolution(start)
     solver.run()
     return _outcome(solver, model, limits)
 
 
 def bound_each(models: Sequence[tuple[Model, Sequence[float]]], limits: Limits) -> tuple[tuple[float, ...], timedelta]:
-    """For each model, from an answer of it that is known, a cost that no answer is below; and the time for all.
+    """Return a lower bound of the cost of each model, and the time spent; each model comes with a known solution.
 
-    Models are independent, so they are solved at the same time, some on each thread; all end within the limits.
+    The models are divided among `limits.threads` threads. Each thread stays within the time limit.
     """
-    cores = limits.threads
+    threads = limits.threads
 
-    def work(core: int) -> tuple[list[float], timedelta]:
-        left, bounds = limits.time, list[float]()
-        for model, first in models[core::cores]:
-            outcome = solve(model, replace(limits, time=left), first=first)
-            left = max(timedelta(0), left - outcome.time)
+    def work(thread: int) -> tuple[list[float], timedelta]:
+        remaining, bounds = limits.time, list[float]()
+        for model, first in models[thread::threads]:
+            outcome = solve(model, replace(limits, time=remaining), first=first)
+            remaining = max(timedelta(0), remaining - outcome.time)
             bounds.append(outcome.bound)
-        return bounds, limits.time - left
+        return bounds, limits.time - remaining
 
-    with ThreadPoolExecutor(max_workers=cores) as pool:  # HiGHS lets other threads run
-        done = list(pool.map(work, range(cores)))
-    bounds = tuple(done[at % cores][0][at // cores] for at in range(len(models)))
-    return bounds, max(time for _, time in done)
+    with ThreadPoolExecutor(max_workers=threads) as pool:  # HiGHS releases the GIL
+        results = list(pool.map(work, range(threads)))
+    bounds = tuple(results[i % threads][0][i // threads] for i in range(len(models)))
+    return bounds, max(time for _, time in results)
 
 
 def relax(model: Model, limits: Limits) -> Relaxation | NoAnswer:
-    """The linear relaxation with its reduced costs."""
+    """Return the optimum of the linear relaxation, with its reduced costs."""
     if not model.costs:
         return Relaxation((), 0.0, ())
     solver = _load(model, limits, whole=False)
@@ -197,7 +197,7 @@ def relax(model: Model, limits: Limits) -> Relaxation | NoAnswer:
 
 
 def _load(model: Model, limits: Limits, *, whole: bool = True) -> highspy.Highs:
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]  # its stub names no return type
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]  # the stub has no return type
     for name, value in (
         ("output_flag", False),
         ("threads", 1),
@@ -219,9 +219,9 @@ def _load(model: Model, limits: Limits, *, whole: bool = True) -> highspy.Highs:
 def _outcome(solver: highspy.Highs, model: Model, limits: Limits) -> Outcome:
     status = solver.getModelStatus()
     info = solver.getInfo()
-    whole = any(model.integers)
+    has_integers = any(model.integers)
     proven = status == highspy.HighsModelStatus.kOptimal
-    bound = float(info.mip_dual_bound if whole else info.objective_function_value if proven else -math.inf)
+    bound = float(info.mip_dual_bound if has_integers else info.objective_function_value if proven else -math.inf)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible.value:
         return NoAnswer(solver.modelStatusToString(status), bound, _time(solver))
     values = tuple(

@@ -1,7 +1,7 @@
-"""Aggregations over joined relations as if their combinations were rows of one stream.
+"""Aggregations over joins, rewritten as aggregations over a stream of combinations.
 
-Columns are named as in a combination, `<stream>#<role>.<column>`, so that queries that name their relations in another
-order still group by and accumulate the same expressions.
+Columns are named as in a combination, `<stream>#<role>.<column>`, so that queries that list their relations in a
+different order still have equal group keys and accumulators.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from weft.plan.query import BoundQuery
 from weft.plan.types import BIGINT, BOOLEAN, DOUBLE, FLOATS, NUMBERS, DataType, Kind, bounded_decimal
 
 _DIGITS = {Kind.TINYINT: 3, Kind.SMALLINT: 5, Kind.INT: 10, Kind.BIGINT: 20}
-"""Of integers beside a decimal."""
+"""The decimal precision that Spark gives to an integer type in arithmetic with decimals."""
 
 
 def over_combinations(query: BoundQuery) -> Aggregation:
-    """The query's aggregation over its combinations: each call has one argument."""
+    """Return the query's aggregation over its combinations, in which each call has one argument."""
     assert query.aggregation is not None
     inputs = inputs_of(query)
     return replace(
@@ -35,18 +35,18 @@ def over_combinations(query: BoundQuery) -> Aggregation:
 
 
 def aggregated_columns(query: BoundQuery, relation: int) -> frozenset[str]:
-    """Columns of a relation that group keys and arguments read."""
+    """Return the columns of a relation that group keys and arguments read."""
     assert query.aggregation is not None
     return frozenset[str]().union(*(columns_of(part) for part in query.aggregation.parts(relation)))
 
 
 def selected_columns(query: BoundQuery) -> tuple[str, ...]:
-    """Columns of the combination that the predicates of the query read."""
-    found: set[str] = set()
-    for relation, each in zip(query.relations, inputs_of(query), strict=True):
+    """Return the columns of a combination that the predicates of the query read."""
+    columns: set[str] = set()
+    for relation, owner in zip(query.relations, inputs_of(query), strict=True):
         if relation.predicate is not None:
-            found |= {each.column(name) for name in columns_of(relation.predicate)}
-    return tuple(sorted(found))
+            columns |= {owner.column(name) for name in columns_of(relation.predicate)}
+    return tuple(sorted(columns))
 
 
 def _renamed(expression: Expression, owner: Input) -> Expression:
@@ -54,7 +54,7 @@ def _renamed(expression: Expression, owner: Input) -> Expression:
 
 
 def _argument(call: Call, inputs: Sequence[Input]) -> Expression | None:
-    """What the call is of, in a fixed order of factors if it is a product."""
+    """Return the argument of a call over combinations; the factors of a product are in the order of the inputs."""
     factors = {
         owner: _renamed(argument, owner)
         for owner, argument in zip(inputs, call.arguments, strict=True)
@@ -64,16 +64,16 @@ def _argument(call: Call, inputs: Sequence[Input]) -> Expression | None:
 
 
 def _times(first: Expression, second: Expression) -> Expression:
-    """The product, in the type of Spark; of what are no numbers, only whether both are known: COUNT asks no more."""
+    """Return the product in Spark's type; for non-numbers, TRUE if neither is NULL, else NULL (enough for COUNT)."""
     types = (first.type, second.type)
     if any(type_ is None or type_.kind not in NUMBERS for type_ in types):
-        known = Computed("and", tuple(Computed("is_not_null", (each,), BOOLEAN) for each in (first, second)), BOOLEAN)
+        known = Computed("and", tuple(Computed("is_not_null", (side,), BOOLEAN) for side in (first, second)), BOOLEAN)
         return Computed("case", (known, TRUE, Literal(None, BOOLEAN)), BOOLEAN)
     if any(type_.kind in FLOATS for type_ in types if type_ is not None):
         return Computed("mul", (_cast(first, DOUBLE), _cast(second, DOUBLE)), DOUBLE)
     if all(type_.kind is not Kind.DECIMAL for type_ in types if type_ is not None):
         return Computed("mul", (_cast(first, BIGINT), _cast(second, BIGINT)), BIGINT)
-    left, right = (_as_decimal(each) for each in (first, second))
+    left, right = (_as_decimal(side) for side in (first, second))
     assert left.type is not None and right.type is not None
     digits = left.type.precision + right.type.precision + 1
     return Computed("mul", (left, right), bounded_decimal(digits, left.type.scale + right.type.scale))

@@ -1,7 +1,7 @@
-"""Planning as a list of steps: live queries and statistics in, the shared plan out, with a trace of every step.
+"""Planning of all live queries: from queries and statistics to the shared plan, with a trace of every step.
 
-Each query has its strategy already (`planner/strategy.py`). Running, explain, the graph, what-if and the golden tests
-all read the trace that is made here, so that they cannot disagree.
+Each query already has its strategy (`planner/strategy.py`). Execution, explain, the graph, what-if and the golden
+tests all read the same trace, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from weft.planner.stores import plan_stores, probed_stores
 
 @dataclass(frozen=True, slots=True)
 class PlanTrace:
-    """What planning was given and what it decided, step by step."""
+    """The inputs and the decisions of planning, step by step."""
 
     queries: tuple[LiveQuery, ...]
-    """By slot. `LiveQuery.strategy` says how each runs."""
+    """All live queries in the order of their slots."""
     forms: tuple[ProbedQuery, ...]
     """The queries that probe trees serve, in their common form."""
     statistics: Statistics | None
-    """What the probe orders were chosen by; None if there are none."""
+    """The statistics behind the probe orders; None if no query needs probe orders."""
     orders: ProbePlan | None
-    """The probe orders, with their cost and its proven bound; None if no query needs any."""
+    """The probe orders, with their cost and its proven bound; None if no query needs probe orders."""
     trees: ProbeForest
     plan: SharedPlan
     notices: tuple[tuple[str, str], ...]
-    """What users should know about their queries: the name of the query, and the text."""
+    """Messages for users about their queries: the name of the query, and the text."""
 
 
 def plan_queries(
@@ -49,7 +49,7 @@ def plan_queries(
     planner: Planner,
     before: ProbePlan | None = None,
 ) -> PlanTrace:
-    """Plan all live queries together. `before` are the probe orders in effect, from which the planner may start."""
+    """Plan all live queries together. `before` has the current probe orders, from which the planner may start."""
     ordered = tuple(sorted(queries, key=lambda live: live.slot))
     forms = normal_forms(ordered)
     stores = probed_stores(ordered)
@@ -62,7 +62,7 @@ def plan_queries(
 
 
 def assemble(queries: Sequence[LiveQuery], streams: Mapping[str, Stream], trees: ProbeForest) -> SharedPlan:
-    """The shared plan of queries whose probe trees are chosen."""
+    """Return the shared plan of queries whose probe trees are already built."""
     stores, joins, session_joins = plan_stores(queries, streams)
     slice_stores, aggregates = plan_aggregates(queries)
     return SharedPlan(

@@ -1,7 +1,7 @@
-"""Session joins of many relations, or by more than equalities: what is gathered for each query when sessions end.
+"""How the combinations of a session join are built when a session closes.
 
-Sessions are of the key that all relations have in common, so rows are stored by that key, and all rows of a session
-are found in one task. What else a query asks of its combinations is asked while they are gathered.
+Sessions are by the key that all relations have in common. Rows are stored by that key, so one task has all rows of a
+session. The task checks the other conditions of a query while it builds the combinations.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from weft.planner.joins.normal_form import over_inputs
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """A query's combinations: members in the fixed order of inputs, and the conditions that can be judged when so many
-    of them are chosen."""
+    """The inputs of a query in their fixed order, and pairs (n, condition): the first n inputs decide the condition."""
 
     inputs: tuple[Input, ...]
     conditions: tuple[tuple[int, Expression], ...]
 
 
 def gathering(query: BoundQuery) -> Gathering:
-    """How a query's combinations are gathered."""
+    """Return how to build the combinations of a query."""
     inputs = inputs_of(query)
     order = tuple(sorted(inputs))
     conditions = (
-        (1 + max(order.index(inputs[at]) for at in each.relations), over_inputs(each, inputs))
-        for each in query.conditions
+        (1 + max(order.index(inputs[relation]) for relation in condition.relations), over_inputs(condition, inputs))
+        for condition in query.conditions
     )
-    return Gathering(order, tuple(sorted(conditions, key=lambda each: each[0])))
+    return Gathering(order, tuple(sorted(conditions, key=lambda entry: entry[0])))

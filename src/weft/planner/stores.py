@@ -1,8 +1,8 @@
-"""Which queries share which stores, indexes and joins.
+"""The stores, indexes and joins that queries share.
 
-Every key by which a query joins becomes an index, and every index belongs to a store that is divided by its route. A
-composite key one part of which is a route already is stored with that route, so both share one store and one shuffle
-(`choose_route` in `planner/strategy.py`).
+Every join key becomes an index of a store, and a store is partitioned by its route. If one part of a composite key is
+already a route, the rows are stored by that route, so that both keys share one store and one shuffle (`choose_route`
+in `planner/strategy.py`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from weft.planner.joins.normal_form import condition_columns, indexes_of
 
 
 def stored_relations(strategy: Strategy) -> tuple[StoredRelation, ...]:
-    """The relations of a query whose rows are stored; none for aggregates that accumulate rows at once."""
+    """Return the relations whose rows a query stores; () for aggregates that accumulate rows on arrival."""
     match strategy:
         case Selection(relation):
             return (relation,)
@@ -54,16 +54,16 @@ def stored_relations(strategy: Strategy) -> tuple[StoredRelation, ...]:
 
 
 def probed_stores(queries: Iterable[LiveQuery]) -> dict[Input, StoreId]:
-    """The stores of all inputs that probe trees visit."""
+    """Return the store of each input that probe trees visit."""
     probed = (live for live in queries if isinstance(live.strategy, ProbeJoin | ProbeAggregate))
-    inputs = {each for live in probed for each in inputs_of(live.query)}
-    return {each: store_id(each.stream, each.role, TIME_ROUTE) for each in sorted(inputs)}
+    inputs = {input_ for live in probed for input_ in inputs_of(live.query)}
+    return {input_: store_id(input_.stream, input_.role, TIME_ROUTE) for input_ in sorted(inputs)}
 
 
 def plan_stores(
     queries: Sequence[LiveQuery], streams: Mapping[str, Stream]
 ) -> tuple[tuple[Store, ...], tuple[SharedJoin, ...], tuple[SessionJoins, ...]]:
-    """The stores of rows that these queries share, the joins between two stores, and the session joins."""
+    """Return the stores of rows that the queries share, the joins between two stores, and the session joins."""
     stores: dict[StoreId, _StoreDraft] = {}
     joins: dict[tuple[StoredRelation, StoredRelation], Slots] = defaultdict(lambda: NO_SLOTS)
     sessions: dict[tuple[Place, ...], Slots] = defaultdict(lambda: NO_SLOTS)
@@ -76,7 +76,7 @@ def plan_stores(
             case SessionJoin(places=places) | SessionAggregate(join=SessionJoin(places=places)):
                 sessions[places] = Slots(sessions[places] | 1 << live.slot)
             case _:
-                pass  # probe trees and aggregates are planned by others
+                pass  # planned in planner/joins and planner/aggregates.py
     return (
         tuple(stores[key].build(streams) for key in sorted(stores)),
         tuple(_join(sides, slots) for sides, slots in sorted(joins.items(), key=_join_order)),
@@ -86,7 +86,7 @@ def plan_stores(
 
 @dataclass(slots=True)
 class _StoreDraft:
-    """A store while the queries that use it are collected."""
+    """A store under construction, to which queries are added one by one."""
 
     relation: StoredRelation
     slots: Slots = NO_SLOTS
@@ -94,7 +94,7 @@ class _StoreDraft:
     indexes: dict[str, Index] = field(default_factory=dict)
 
     def add(self, live: LiveQuery, number: int, index: Index | None) -> None:
-        """Add a query whose relation `number` is stored here."""
+        """Add a query whose relation `number` is in this store, with the columns and indexes that it needs."""
         query = live.query
         self.slots = Slots(self.slots | 1 << live.slot)
         self.columns.update(query.relations[number].columns)
@@ -116,7 +116,7 @@ class _StoreDraft:
             self.columns.update(part.name for part in index.key if isinstance(part, Column))
 
     def build(self, streams: Mapping[str, Stream]) -> Store:
-        """The store, with everything that its queries need."""
+        """Return the finished store."""
         relation = self.relation
         return Store(
             stream=relation.stream,

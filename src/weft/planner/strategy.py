@@ -1,4 +1,4 @@
-"""The strategy of a query: how it runs, by the shape of its joins, windows and groups."""
+"""The choice of a query's strategy by the shape of its joins, windows and groups."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from weft.planner.joins.normal_form import source_of
 from weft.sql.names.connection import common_key
 
 Equality = tuple[tuple[str, int, str], ...]
-"""Two relations (stream, role, key) that are joined, whichever of them a query names first."""
+"""The two joined relations (stream, role, key), sorted, so that the order in the query does not matter."""
 
 
 def choose_strategy(query: BoundQuery, route: tuple[int, ...]) -> Strategy:
-    """How a query runs. `route` has the positions of the join keys by which its rows are divided (`choose_route`)."""
+    """Return a query's strategy; `route` has the positions of the join keys that partition its rows."""
     if len(query.relations) == 1:
         return _over_one(query)
     if not _is_equi_join(query):
@@ -46,21 +46,21 @@ def choose_strategy(query: BoundQuery, route: tuple[int, ...]) -> Strategy:
 
 
 def live_query(record: QueryRecord, query: BoundQuery) -> LiveQuery:
-    """A query in effect, with the strategy that its record implies."""
+    """Return a live query with the strategy that its record implies."""
     return LiveQuery(record, query, choose_strategy(query, record.route))
 
 
 def choose_route(query: BoundQuery, routes: Set[Equality]) -> tuple[int, ...]:
-    """The positions of the join keys by which a new query's rows are divided: one that is a route already, else all."""
+    """Return the positions of the join keys that partition a new query's rows: the first in `routes`, else all."""
     if len(query.relations) != 2 or not _is_equi_join(query):
         return ()
-    shared = (at for at, pair in enumerate(query.keys) if _equality(query, pair) in routes)
+    shared = (position for position, pair in enumerate(query.keys) if _equality(query, pair) in routes)
     first = next(shared, None)
     return tuple(range(len(query.keys))) if first is None else (first,)
 
 
 def routes_of(queries: Iterable[LiveQuery]) -> set[Equality]:
-    """The equalities by which rows of some query are divided, each alone."""
+    """Return the equalities that alone form the route of a live query."""
     return {
         _equality(live.query, live.query.keys[live.record.route[0]])
         for live in queries
@@ -69,7 +69,7 @@ def routes_of(queries: Iterable[LiveQuery]) -> set[Equality]:
 
 
 def _is_equi_join(query: BoundQuery) -> bool:
-    """Whether two relations are joined by nothing but equalities, for which there is a faster way."""
+    """Return whether only equalities join two relations, for which there are faster strategies than probe trees."""
     return len(query.relations) == 2 and not query.conditions
 
 
@@ -88,7 +88,7 @@ def _over_many(query: BoundQuery) -> ProbeJoin | ProbeAggregate | SessionJoin | 
         keys = tuple(key.expression for key in over_combinations(query).keys)
         result = content_id("session aggregate", join.result, key_text(keys))
         return SessionAggregate(join, (_sliced_combinations(query, result, session=True),))
-    stored = tuple(StoredRelation(each.stream, each.role, TIME_ROUTE, None) for each in query.relations)
+    stored = tuple(StoredRelation(relation.stream, relation.role, TIME_ROUTE, None) for relation in query.relations)
     probed = ProbeJoin(stored, source_of(query))
     if query.aggregation is None:
         return probed
@@ -100,13 +100,13 @@ def _stored_by_key(query: BoundQuery, route: tuple[int, ...]) -> tuple[StoredRel
     exact = is_exact(tuple(pair.type for pair in query.keys))
     lefts, rights = tuple(pair.left for pair in query.keys), tuple(pair.right for pair in query.keys)
     return (
-        StoredRelation(left.stream, left.role, tuple(lefts[at] for at in route), Index(lefts, exact)),
-        StoredRelation(right.stream, right.role, tuple(rights[at] for at in route), Index(rights, exact)),
+        StoredRelation(left.stream, left.role, tuple(lefts[position] for position in route), Index(lefts, exact)),
+        StoredRelation(right.stream, right.role, tuple(rights[position] for position in route), Index(rights, exact)),
     )
 
 
 def _stored_by_common_key(query: BoundQuery) -> tuple[StoredRelation, ...]:
-    """Sessions are of the key that all relations have in common, so all rows of a session are in one partition."""
+    """Store all relations by their common key, which is the key of sessions: one partition has a whole session."""
     common = common_key(query.keys, len(query.relations))
     assert common is not None, "the binder refuses session joins without a common key"
     exact = is_exact(common.types)

@@ -1,4 +1,4 @@
-"""Streams that came over HTTP, as they were asked for: what Spark reads cannot be had again from the engine."""
+"""Streams that were declared over HTTP, stored as requested: the engine cannot reopen sources that Spark reads."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _FILE = "added-streams.json"
 
 
 def read_added(directory: Directory) -> list[StreamSpec]:
-    """The streams that were added, the oldest first."""
-    return [StreamSpec.model_validate(each) for each in directory.read_json(_FILE) or []]
+    """Return the streams that were declared over HTTP, the oldest first."""
+    return [StreamSpec.model_validate(spec) for spec in directory.read_json(_FILE) or []]
 
 
 def write_added(directory: Directory, specs: list[StreamSpec]) -> None:
-    """Keep the streams that were added; secrets among their options are references."""
+    """Store the streams that were declared over HTTP. Secrets among their options are references."""
     directory.write_json([spec.model_dump(by_alias=True) for spec in specs], _FILE)
     _make_private(directory)
 
 
 def check_added(directory: Directory) -> None:
-    """Warn of secrets that an earlier release kept as they were given."""
+    """Make the file private, and warn of secrets that an earlier release stored in clear text."""
     specs = read_added(directory)
     if specs:
         _make_private(directory)

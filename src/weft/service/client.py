@@ -1,6 +1,6 @@
-"""The REST API from Python: typed answers, the engine's own errors, rows as they are committed.
+"""A client of the REST API.
 
-Answers have the shapes of docs/reference/rest.md (`weft.service.http.shapes`). Errors are of the engine's own classes.
+Responses have the shapes of docs/reference/rest.md (`weft.service.http.shapes`). Errors have the engine's own classes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from weft.service.http.shapes import Explained, Page, Plan, Query, Status, Stream, Tick, WhatIf
 
 PATIENCE_SECONDS = 60.0
-"""How long a reader whose connection broke tries to get another one."""
+"""How long a reader tries to reconnect after its connection broke."""
 HEARTBEAT = "heartbeat"
-"""The kind of an event that says only up to where nothing has come."""
+"""The kind of an event without data: there are no rows up to its cursor."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
 _TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
-_SILENCE = httpx2.Timeout(45.0, connect=5.0)  # the service says something every fifteen seconds
+_SILENCE = httpx2.Timeout(45.0, connect=5.0)  # the service sends a heartbeat every fifteen seconds
 
 
 class NewStream(TypedDict):
@@ -50,7 +50,7 @@ class NewQuery(TypedDict):
 
 
 class Event(NamedTuple):
-    """A server-sent event: "columns", "rows", "gap", "throttled", "end" of a query, "tick" of the service."""
+    """A server-sent event: "columns", "rows", "gap", "throttled" or "end" of a query, or "tick" of the service."""
 
     kind: str
     data: Any
@@ -58,7 +58,7 @@ class Event(NamedTuple):
 
 
 class Client:
-    """One service at one address, for one tenant; a context manager."""
+    """A client of one service, for one tenant; a context manager."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Client:
             headers={"Authorization": f"Bearer {_printable(token)}"} if token else {},
             timeout=_TIMEOUT,
             transport=transport,
-            trust_env=not self.is_here,  # a proxy does not know this machine by that name
+            trust_env=not self.is_here,  # a proxy cannot reach the loopback address of this machine
         )
 
     def __enter__(self) -> Client:
@@ -85,12 +85,12 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Give the connections up."""
+        """Close the connections."""
         self._http.close()
 
     @property
     def is_here(self) -> bool:
-        """Whether the service is on this machine, so that paths mean the same to both."""
+        """Whether the service runs on this machine, so that paths mean the same to client and service."""
         host = httpx2.URL(self.server).host
         try:
             return ipaddress.ip_address(host).is_loopback
@@ -100,60 +100,60 @@ class Client:
     # ---- queries
 
     def queries(self, state: str = "live") -> list[Query]:
-        """Queries that are "live" (or pending), "ended", or "all"; as many requests as it takes."""
-        found, after, more = list["Query"](), 0, True
+        """Return the queries that are "live" (or pending), "ended", or "all"; sends as many requests as necessary."""
+        queries, after, more = list["Query"](), 0, True
         while more:
             params = {"state": state} | ({"after": str(after)} if after else {})
             page = self._ask("GET", "/v1/queries", params=params)
-            found += page["queries"]
+            queries += page["queries"]
             after, more = page.get("cursor", 0), page.get("more", False)
-        return found
+        return queries
 
     def query(self, name: str) -> Query:
-        """The query of this name."""
+        """Return the query of this name."""
         return cast("Query", self._ask("GET", _of(name)))
 
     def create(self, sql: str, *, name: str | None = None, deliver: bool = False) -> Query:
-        """Create a query; `deliver` also writes its rows to the service's sinks."""
+        """Create a query. With `deliver`, the service also writes the rows to its sinks."""
         body = {"sql": sql, **({} if name is None else {"name": name}), **({"deliver": True} if deliver else {})}
         return cast("Query", self._ask("POST", "/v1/queries", body=body))
 
     def create_many(self, queries: Sequence[NewQuery]) -> list[Query]:
-        """Create queries together, all or nothing."""
+        """Create queries together, all or none."""
         return cast("list[Query]", self._ask("POST", "/v1/queries/many", body={"queries": list(queries)})["queries"])
 
     def drop(self, name: str) -> Query:
-        """End a query; rows committed before stay readable."""
+        """End a query. Its committed rows stay readable."""
         return cast("Query", self._ask("DELETE", _of(name)))
 
     def resume_sink(self, name: str) -> Query:
-        """Let a query's sink that has failed go on with the rows that are kept; the gap is noted."""
+        """Let a query's failed sink continue with the rows that are kept. Rows that are gone are recorded as a gap."""
         return cast("Query", self._ask("POST", _of(name) + "/sink/resume"))
 
     def explain(self, name: str) -> Explained:
-        """A query's part of the shared plan."""
+        """Return a query's part of the shared plan."""
         return cast("Explained", self._ask("GET", _of(name) + "/explain"))
 
     def what_if(self, sql: str) -> WhatIf:
-        """What creating a query would add; nothing is created."""
+        """Return what creating a query would add to the shared plan, without creating it."""
         return cast("WhatIf", self._ask("POST", "/v1/what-if", body={"sql": sql}))
 
     def results(self, name: str, *, after: str = "", limit: int | None = None) -> Page:
-        """Committed rows after a cursor, the oldest first."""
+        """Return committed rows after a cursor, the oldest first."""
         params = {**({"after": after} if after else {}), **({} if limit is None else {"limit": str(limit)})}
         return cast("Page", self._ask("GET", _of(name) + "/results", params=params))
 
     def follow(self, name: str, *, after: str = "") -> Iterator[Event]:
-        """Rows as they are committed, after a cursor, from the start ("") or from "now" on; the last event is "end".
+        """Yield events with rows as they are committed: after a cursor, from the start ("") or from "now", until "end".
 
-        A connection that breaks is made again, from the last cursor on.
+        If the connection breaks, the client reconnects and continues from the last cursor.
         """
         yield from self._events(_of(name) + "/follow", {"after": after} if after else {})
 
     # ---- streams and the service
 
     def streams(self) -> list[Stream]:
-        """All declared streams."""
+        """Return the streams that the tenant may read."""
         return cast("list[Stream]", self._ask("GET", "/v1/streams")["streams"])
 
     def add_stream(self, stream: NewStream) -> Stream:
@@ -170,15 +170,15 @@ class Client:
         return cast("Stream", self._ask("POST", f"/v1/streams/{quote(stream, safe='')}/watermark", body={"time": time}))
 
     def plan(self) -> Plan:
-        """The shared plan."""
+        """Return the shared plan."""
         return cast("Plan", self._ask("GET", "/v1/plan"))
 
     def status(self) -> Status:
-        """The service, with its last batches."""
+        """Return the state of the service, with its last batches."""
         return cast("Status", self._ask("GET", "/v1/status"))
 
     def ticks(self) -> Iterator[Tick]:
-        """What changes, at least every five seconds, until the reader has enough."""
+        """Yield a tick after every batch, and at least every five seconds, without end."""
         return (event.data for event in self._events("/v1/events", {}) if event.kind == "tick")
 
     # ---- requests
@@ -216,7 +216,7 @@ class Client:
             ) from error
 
     def _events(self, path: str, params: dict[str, str]) -> Iterator[Event]:
-        """The events of a stream until "end", over as many connections as it takes; the first has to succeed."""
+        """Yield events until "end", over as many connections as necessary. The first connection must succeed."""
         waited, pause, begun = 0.0, _FIRST_PAUSE_SECONDS, False
         while True:
             try:
@@ -228,7 +228,7 @@ class Client:
                         yield event
                     if event.kind == "end":
                         return
-                begun = True  # it was open, and the service closed it
+                begun = True  # the connection was open, and the service closed it
             except (ServiceUnreachable, EngineStopped):
                 if not begun or waited >= PATIENCE_SECONDS:
                     raise
@@ -249,8 +249,10 @@ class Client:
 
 
 def read_events(lines: Iterable[str]) -> Iterator[Event]:
-    """The events in the lines of a text/event-stream; one that is cut off was not sent. A cursor without data is a
-    HEARTBEAT: up to there, nothing has come."""
+    """Yield the events in the lines of a text/event-stream, without an incomplete last one.
+
+    A cursor without data becomes a HEARTBEAT.
+    """
     kind, data, cursor = "message", [], ""
     for line in lines:
         field, _, value = line.partition(":")
@@ -268,16 +270,16 @@ def read_events(lines: Iterable[str]) -> Iterator[Event]:
                 elif cursor:
                     yield Event(HEARTBEAT, None, cursor)
                 kind, data, cursor = "message", [], ""
-            case _:  # a comment, or a field that is none of ours
+            case _:  # a comment, or an unknown field
                 pass
 
 
 def to_error(value: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> WeftError:
-    """The error that a service's answer says, of the class that has its code."""
+    """Return the error in a service's response, as an instance of the class with its code."""
     code = str(value["code"])
     kind = _classes().get(code, WeftError)
     error = kind(str(value.get("message", code)), detail=str(value.get("detail", "")), hint=str(value.get("hint", "")))
-    error.code = code  # a newer service may have errors that are not known here
+    error.code = code  # a newer service may have codes that this client does not know
     if isinstance(error, QuotaExceeded):
         wait = (headers or {}).get("Retry-After", "")
         error.retry_after = float(wait) if wait.isdigit() else error.retry_after
@@ -285,13 +287,13 @@ def to_error(value: Mapping[str, Any], headers: Mapping[str, str] | None = None)
 
 
 def _classes() -> dict[str, type[WeftError]]:
-    found: dict[str, type[WeftError]] = {}
-    todo: list[type[WeftError]] = [WeftError]
-    while todo:
-        kind = todo.pop()
-        found.setdefault(kind.code, kind)  # a class below it that has no code of its own is for inside
-        todo += kind.__subclasses__()
-    return found
+    classes: dict[str, type[WeftError]] = {}
+    pending: list[type[WeftError]] = [WeftError]
+    while pending:
+        kind = pending.pop()
+        classes.setdefault(kind.code, kind)  # subclasses without a code of their own are internal
+        pending += kind.__subclasses__()
+    return classes
 
 
 def _of(name: str) -> str:

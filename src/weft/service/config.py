@@ -1,4 +1,4 @@
-"""`weft.toml` as a value: strict, so that a key that is not known is an error that names it."""
+"""The configuration file `weft.toml` as values. An unknown key is an error that names the key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SMALLEST_TOKEN = 8
 
 
 def _local(value: Any) -> Any:
-    """A path before it is one: `Path` would make "s3a:/bucket" of "s3a://bucket", a folder of this machine."""
+    """Refuse a path with a scheme, before `Path` turns "s3a://bucket" into the local directory "s3a:/bucket"."""
     if isinstance(value, str | Path) and has_scheme(str(value)):
         raise ValueError("it has a scheme, but only local paths work here: mount what is elsewhere")
     return value
@@ -64,7 +64,7 @@ class _Section(BaseModel):
 
 
 class ServerSection(_Section):
-    """Where the service listens, where it may write for users, and what streams declared over HTTP may read."""
+    """The section `[server]`: the address, the directory of sinks, and what streams declared over HTTP may read."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
@@ -78,7 +78,7 @@ class ServerSection(_Section):
 
 
 class EngineSection(_Section):
-    """The engine: see `weft.Engine`."""
+    """The section `[engine]`: the arguments of `weft.Engine`."""
 
     path: LocalPath
     trigger: str = "1 second"
@@ -92,7 +92,7 @@ class EngineSection(_Section):
 
 
 class SparkSection(_Section):
-    """Spark: where it runs, its settings, where what it prints goes, and which variables of the environment its
+    """The section `[spark]`: the master, the settings, the log file, and the environment variables that Spark's
     processes inherit although they look like secrets."""
 
     master: str = ""
@@ -119,12 +119,12 @@ class StreamSpec(_Section):
 
     @property
     def is_own(self) -> bool:
-        """Whether weft decodes it itself."""
+        """Whether weft itself decodes the format."""
         return self.format in tuple(Format)
 
 
 class Limits(_Section):
-    """What a tenant may have at most; None: as much as it likes."""
+    """The limits of a tenant; None means unlimited."""
 
     live_queries: Count | None = None
     creates_per_minute: Count | None = None
@@ -135,12 +135,12 @@ class Limits(_Section):
     matches_per_batch: Count | None = None
 
     def over(self, general: Limits) -> Limits:
-        """These, and those of everybody where there are none."""
+        """Return these limits, with those of `general` where these are None."""
         return general.model_copy(update=self.model_dump(exclude_none=True))
 
 
 class TenantSection(Limits):
-    """Who may use the service, by a token that is given here, in a file or in the environment."""
+    """The section `[[tenants]]`: a tenant, whose token is given here, in a file or in the environment."""
 
     name: TenantName
     token: SecretStr | None = None
@@ -157,12 +157,12 @@ class TenantSection(Limits):
 
     @property
     def own_limits(self) -> Limits:
-        """Those that were given for it."""
+        """The limits that are set for this tenant."""
         return Limits(**{name: getattr(self, name) for name in Limits.model_fields})
 
 
 class Config(_Section):
-    """All of `weft.toml`; paths are absolute."""
+    """The complete configuration, with absolute paths."""
 
     server: ServerSection = ServerSection()
     engine: EngineSection
@@ -173,17 +173,17 @@ class Config(_Section):
 
     @property
     def secret_variables(self) -> tuple[str, ...]:
-        """Variables of the environment that Spark's processes never inherit: tokens, and secrets of streams."""
+        """The environment variables that Spark's processes never inherit: tokens, and secrets of streams."""
         named = [*self.server.secrets, *(value for stream in self.streams for value in references(stream.options))]
         tokens = [tenant.token_env for tenant in self.tenants if tenant.token_env is not None]
-        return (*tokens, *(each.removeprefix("env:") for each in named if each.startswith("env:")))
+        return (*tokens, *(reference.removeprefix("env:") for reference in named if reference.startswith("env:")))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         for kind, names in (("stream", [s.name for s in self.streams]), ("tenant", [t.name for t in self.tenants])):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
-                raise ValueError(f'{kind} "{twice[0]}" is there twice')
+            duplicates = sorted({name for name in names if names.count(name) > 1})
+            if duplicates:
+                raise ValueError(f'{kind} "{duplicates[0]}" is there twice')
         remote = next((s.name for s in self.streams if s.is_own and s.path is not None and has_scheme(s.path)), None)
         if remote is not None:
             raise ValueError(f'stream "{remote}": its path has a scheme, but weft reads local paths only: mount it')
@@ -196,7 +196,7 @@ class Config(_Section):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -204,22 +204,22 @@ def is_loopback(host: str) -> bool:
 
 
 def read_config(path: Path, **server: Any) -> Config:
-    """The configuration in a file; `server` are settings of that section which win. Raises InvalidSetting."""
+    """Return the configuration of a file; `server` overrides settings of `[server]`. Raises InvalidSetting."""
     try:
         value = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidSetting(f'configuration "{path}" cannot be read: {error.strerror}') from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSetting(f'configuration "{path}" is not TOML: {error}') from error
-    given = {name: setting for name, setting in server.items() if setting is not None}
-    if given:
-        value = value | {"server": {**value.get("server", {}), **given}}
+    overrides = {name: setting for name, setting in server.items() if setting is not None}
+    if overrides:
+        value = value | {"server": {**value.get("server", {}), **overrides}}
     return _absolute(to_config(value, str(path)), path.absolute().parent)
 
 
 def to_config(value: Any, source: str) -> Config:
-    """The configuration of a parsed file. Raises InvalidSetting, which names the place but never a value of it:
-    that might be a token."""
+    """Return the configuration of a parsed file. Raises InvalidSetting with the key but never the value of a setting,
+    which may be a token."""
     try:
         return Config.model_validate(value)
     except ValidationError as error:
@@ -233,7 +233,7 @@ def to_config(value: Any, source: str) -> Config:
 
 
 def _absolute(config: Config, folder: Path) -> Config:
-    """Paths are relative to the file, wherever the service is started."""
+    """Return the configuration with absolute paths; relative paths are relative to `folder`."""
 
     def at(path: Path | None) -> Path | None:
         return None if path is None else folder / path.expanduser()
@@ -259,12 +259,12 @@ def _absolute(config: Config, folder: Path) -> Config:
 
 
 def seconds_of(duration: str) -> float:
-    """A duration of the configuration in seconds."""
+    """Return a duration of the configuration in seconds."""
     return parse_duration(duration).total_seconds()
 
 
 def token_of(tenant: TenantSection) -> str:
-    """A tenant's token, from wherever it is; raises InvalidSetting."""
+    """Return a tenant's token from the configuration, the environment or a file; raises InvalidSetting."""
     if tenant.token is not None:
         token = tenant.token.get_secret_value()
     elif tenant.token_env is not None:

@@ -1,4 +1,4 @@
-"""The end of the process, in bounded time whatever still runs in it."""
+"""Ending the process within bounded time, whatever still runs in it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,22 @@ import time
 from collections.abc import Callable
 
 HARD = 9
-"""Exit status of a process that had to be ended because it did not stop in time."""
+"""Exit status of a process that did not stop in time."""
 _log = logging.getLogger("weft.service")
 
 
 class Ending:
-    """Ends the process after a while if it has not ended by itself: a thread that never returns cannot hold it up.
-
-    What is committed is on disk, so nothing is lost by it.
-    """
+    """A deadline that ends the process even if a thread never returns. Nothing is lost: committed rows are on disk."""
 
     def __init__(self, *, last: Callable[[], object] = lambda: None, leave: Callable[[int], object] = os._exit) -> None:
-        """`last` is called before the process ends."""
+        """Prepare to call `last`, and then `leave` with the exit status, at the deadline."""
         self._last, self._leave = last, leave
         self._changed = threading.Condition()
         self._deadline, self._status, self._reason = 0.0, HARD, ""
         self._thread: threading.Thread | None = None
 
     def within(self, seconds: float, *, status: int = HARD, reason: str = "") -> None:
-        """From now on the process has so long; a later call counts instead of an earlier one."""
+        """Set the deadline to `seconds` from now, with an exit status and a reason to log; replaces an earlier call."""
         with self._changed:
             self._deadline, self._status, self._reason = time.monotonic() + seconds, status, reason
             self._changed.notify()

@@ -1,4 +1,4 @@
-"""Streams as a configuration or a request says them: what may be asked for over HTTP, and how it is opened."""
+"""Streams of the configuration and of requests: which ones may be declared over HTTP, and how they are opened."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _SPARK_FORMATS = {
         }
     ),
 }
-"""Formats of Spark's that a tenant's request may name, and their options: none of them names a file or a class."""
+"""Formats of Spark that requests of tenants may name, with the options allowed: none names a file or a class."""
 _IN_THE_FILE = "Declare such a stream in the configuration file of the service."
 
 
 def check_asked(spec: StreamSpec, server: ServerSection, *, restricted: bool) -> None:
-    """Raise what is wrong with a stream that was asked for over HTTP.
+    """Raise InvalidStream or Forbidden if a stream may not be declared over HTTP.
 
-    `restricted` is for a service with tenants: a request then reaches only what the configuration allows, since whoever
-    has an administrator's token need not be the one who may read every file of the machine and call every address.
+    `restricted` is for a service with tenants. A request then reaches only what the configuration allows: the holder of
+    an administrator's token may not be entitled to read every file of the machine and to call every address.
     """
     check_name("stream", spec.name)
     for key, value in spec.options.items():
@@ -81,7 +81,7 @@ def _check_references(spec: StreamSpec, server: ServerSection) -> None:
 
 def _check_path(spec: StreamSpec, server: ServerSection) -> None:
     if spec.path is None or has_scheme(spec.path):
-        return  # refused with another reason when it is opened
+        return  # `declare` refuses it, with a better reason
     path = Path(spec.path).resolve()
     if not any(path.is_relative_to(folder.resolve()) for folder in server.inputs):
         raise Forbidden(
@@ -100,7 +100,7 @@ def _check_format(spec: StreamSpec, server: ServerSection) -> None:
     for key, value in spec.options.items():
         if key.lower() not in allowed:
             raise Forbidden(f'stream "{spec.name}" may not have the option {key}', hint=_IN_THE_FILE)
-        if key.lower() == _ADDRESSES and not {each.strip() for each in value.split(",")} <= set(server.addresses):
+        if key.lower() == _ADDRESSES and not {address.strip() for address in value.split(",")} <= set(server.addresses):
             raise Forbidden(
                 f'stream "{spec.name}" may not read from this address',
                 hint="server.addresses in the configuration lists those that requests may name.",
@@ -108,7 +108,7 @@ def _check_format(spec: StreamSpec, server: ServerSection) -> None:
 
 
 def declare(engine: Engine, spec: StreamSpec, secrets: Secrets) -> Stream:
-    """Declare a stream as a configuration says it; what is not a format of weft's is one of Spark's."""
+    """Declare a stream. A format that is not one of weft's own is one of Spark's."""
     check_name("stream", spec.name)
     try:
         return engine.stream(
@@ -120,7 +120,7 @@ def declare(engine: Engine, spec: StreamSpec, secrets: Secrets) -> Stream:
             idle_timeout=spec.idle_timeout,
             max_ahead=parse_ahead(spec.max_ahead),
         )
-    except InvalidStream as error:  # that of Spark behind it would be in the log as it is
+    except InvalidStream as error:  # without its cause: the log would show Spark's error, secrets included
         raise InvalidStream(
             secrets.hide(error.message), detail=secrets.hide(error.detail), hint=secrets.hide(error.hint)
         ) from None
@@ -133,7 +133,7 @@ def _source(engine: Engine, spec: StreamSpec, secrets: Secrets) -> Any:
         raise InvalidStream(f'stream "{spec.name}": options of {spec.format} files cannot be references')
     if spec.path is None:
         raise InvalidStream(f'stream "{spec.name}" of {spec.format} files has no path', hint="Say where they are.")
-    found = files(
+    source = files(
         spec.path,
         format=spec.format,
         schema=spec.schema_,
@@ -142,8 +142,8 @@ def _source(engine: Engine, spec: StreamSpec, secrets: Secrets) -> Any:
         on_bad_file=spec.on_bad_file,
     )
     if spec.schema_ is not None:
-        Path(spec.path).mkdir(parents=True, exist_ok=True)  # files may come later
-    return found
+        Path(spec.path).mkdir(parents=True, exist_ok=True)  # the files may come later
+    return source
 
 
 def _frame(engine: Engine, spec: StreamSpec, secrets: Secrets) -> Any:

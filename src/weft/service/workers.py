@@ -1,4 +1,4 @@
-"""Threads for what requests wait for: no tenant's slow reads keep the others waiting, and none the event loop."""
+"""Worker threads for requests: slow reads of one tenant delay neither other tenants nor the event loop."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _Args = ParamSpec("_Args")
 _Found = TypeVar("_Found")
 
 READS_AT_ONCE = 4
-"""Of rows, for each tenant."""
+"""Reads of rows at once, per tenant."""
 LOOKS_AT_ONCE = 8
-"""At the engine, for all tenants together: short, but the engine may be busy."""
+"""Looks at the engine at once, for all tenants together. They are short, but may wait for the engine's lock."""
 REQUESTS_AT_ONCE = 8
-"""Other requests of each tenant: those of five fit the threads that the framework has."""
+"""Other requests at once, per tenant. The framework has threads for five such tenants."""
 MOST_WAITING = 100
-"""Requests of a tenant that wait for their turn; more are refused."""
+"""Requests of a tenant that run or wait at once; more are refused."""
 
 
 class Workers:
-    """Reads of rows in threads of each tenant's own, looks at the engine in threads for all; of one event loop."""
+    """Threads of one event loop: a pool per tenant to read rows, and a shared pool for looks at the engine."""
 
     def __init__(self, read_limit: float = READ_LIMIT) -> None:
         self._read_limit = read_limit
@@ -39,15 +39,14 @@ class Workers:
         self._waiting: Counter[str] = Counter()
 
     async def look(self, function: Callable[_Args, _Found], *args: _Args.args, **named: _Args.kwargs) -> _Found:
-        """The result of something that may have to wait for the engine's lock."""
+        """Return the result of a function that may wait for the engine's lock."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._lookers, partial(function, *args, **named))
 
     async def read(
         self, tenant: Tenant, function: Callable[_Args, _Found], *args: _Args.args, **named: _Args.kwargs
     ) -> _Found:
-        """The result of something that reads rows for a tenant, which may take long; raises ReadTimeout if Spark takes
-        too long for a piece of them."""
+        """Return the result of a function that reads rows for a tenant; raises ReadTimeout if Spark takes too long."""
         readers = self._readers.get(tenant.name)
         if readers is None:
             readers = self._readers[tenant.name] = ThreadPoolExecutor(READS_AT_ONCE, f"weft-read-{tenant.name}")
@@ -55,13 +54,13 @@ class Workers:
         return await loop.run_in_executor(readers, self._in_time, partial(function, *args, **named))
 
     def _in_time(self, read: Callable[[], _Found]) -> _Found:
-        """Read no longer than somebody waits for an answer; the engine's own limit is that of sinks."""
+        """Read within the limit for requests, which clients wait for; the engine's own limit is for sinks."""
         with shorter_reads(self._read_limit):
             return read()
 
     @asynccontextmanager
     async def waiting(self, tenant: Tenant, what: str = "requests") -> AsyncIterator[None]:
-        """Wait for something together with a bounded number of others; raises QuotaExceeded beyond it."""
+        """Count a request while it runs or waits; raises QuotaExceeded if the tenant has `MOST_WAITING` already."""
         key = f"{what} of {tenant.name}"
         if self._waiting[key] >= MOST_WAITING:
             raise QuotaExceeded(
@@ -75,19 +74,19 @@ class Workers:
 
     @asynccontextmanager
     async def turn(self, tenant: Tenant) -> AsyncIterator[None]:
-        """One of a tenant's turns to be answered in a thread of the framework's."""
+        """Wait for one of a tenant's turns to use a thread of the framework, and hold it."""
         turns = self._turns.setdefault(tenant.name, asyncio.Semaphore(REQUESTS_AT_ONCE))
         async with self.waiting(tenant), turns:
             yield
 
     def stop(self) -> None:
-        """Begin nothing more; what runs is not waited for."""
-        for each in (self._lookers, *self._readers.values()):
-            each.shutdown(wait=False, cancel_futures=True)
+        """Start no more work; does not wait for work that runs."""
+        for executor in (self._lookers, *self._readers.values()):
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 class Places:
-    """Connections that last, counted for each tenant and together; safe to ask from any thread."""
+    """The number of long connections, per tenant and in total; safe to call from any thread."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -95,17 +94,17 @@ class Places:
         self._taken: Counter[str] = Counter()
 
     def count(self, tenant: Tenant) -> int:
-        """Those of a tenant; an administrator is told of all."""
+        """Return the number of a tenant's connections; for an administrator, of all."""
         with self._lock:
             return sum(self._taken.values()) if tenant.admin else self._taken[tenant.name]
 
     def take(self, tenant: Tenant) -> Callable[[], None]:
-        """Take a place; what is returned gives it back. Raises QuotaExceeded."""
+        """Take a place, and return the function that gives it back. Raises QuotaExceeded."""
         with self._lock:
-            limit, mine = tenant.limits.connections, self._taken[tenant.name]
-            if limit is not None and mine >= limit:
+            limit, taken = tenant.limits.connections, self._taken[tenant.name]
+            if limit is not None and taken >= limit:
                 raise QuotaExceeded(
-                    f'tenant "{tenant.name}" may have {limit} connections that follow and has {mine}',
+                    f'tenant "{tenant.name}" may have {limit} connections that follow and has {taken}',
                     hint="Close some first.",
                 )
             if sum(self._taken.values()) >= self._most:

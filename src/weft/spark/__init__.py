@@ -1,1 +1,1 @@
-"""The adapter to Spark: sessions, batch jobs, streaming DataFrames, SELECT lists. PySpark is imported only here."""
+"""Adapter to Spark: sessions, batch jobs, streaming DataFrames and SELECT lists. Only this package imports PySpark."""

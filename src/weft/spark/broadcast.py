@@ -1,7 +1,7 @@
-"""Programs and tasks on their way to Spark's workers.
+"""Shipping of programs and tasks to Spark's workers.
 
-What is large goes as a broadcast that weft destroys itself. PySpark makes one of every closure beyond a megabyte as
-well, but leaves its file in Spark's temporary folder for as long as Spark lives.
+Large values are sent as broadcasts that weft destroys. PySpark also turns every closure above a megabyte into a
+broadcast, but leaves its file in Spark's temporary folder until Spark ends.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from weft.execution.program import BatchTask, Program
 
 _log = logging.getLogger("weft")
 _INLINE = 256 << 10
-"""Bytes of a task that go in the closure of each stage. A broadcast takes some milliseconds, so small ones do."""
+"""Tasks up to this many bytes are part of the closure of each stage, because a broadcast takes some milliseconds."""
 
 _opened: tuple[str, BatchTask] | None = None
-"""In a worker: the task of the batch that it worked for last."""
+"""In a worker: the key of the last `SentTask` it opened, and the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentTask:
-    """A batch's task as its stages carry it; every worker opens it once."""
+    """A serialized `BatchTask` for the stages of a batch. Each worker deserializes it once."""
 
     key: str
     value: bytes | Broadcast[bytes]
 
     def open(self) -> BatchTask:
-        """The task, in a worker."""
+        """Return the task. Call in a worker."""
         global _opened  # noqa: PLW0603
         known = _opened
         if known is None or known[0] != self.key:
@@ -47,7 +47,7 @@ class SentTask:
 
 @contextmanager
 def sending(context: SparkContext, task: BatchTask) -> Iterator[SentTask]:
-    """A task for the workers; nothing of it is left behind at the end, whatever happens."""
+    """Ship a task to the workers. Its broadcast, if it has one, is removed at the end of the block."""
     data = pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL)
     if len(data) <= _INLINE:
         yield SentTask(uuid4().hex, data)
@@ -60,9 +60,9 @@ def sending(context: SparkContext, task: BatchTask) -> Iterator[SentTask]:
 
 
 class SentProgram:
-    """The program on the executors: it goes there once and stays until another one takes its place.
+    """The broadcast of the current program, sent to the executors once per program.
 
-    Batches run one after the other, so nobody uses a program any more when the next one is asked for.
+    Batches run one after the other, so no task uses the old program when the next one is requested.
     """
 
     def __init__(self, context: SparkContext) -> None:
@@ -72,7 +72,7 @@ class SentProgram:
         self._broadcast: Broadcast[Program] | None = None
 
     def of(self, program: Program) -> Broadcast[Program]:
-        """This program as the workers find it."""
+        """Return the broadcast of a program, and replace the broadcast of another program."""
         with self._lock:
             if self._broadcast is None or self._program is not program:
                 old, self._broadcast = self._broadcast, self._context.broadcast(program)
@@ -82,7 +82,7 @@ class SentProgram:
             return self._broadcast
 
     def close(self) -> None:
-        """Take it back from the executors; harmless when repeated."""
+        """Remove the program from the executors. Idempotent."""
         with self._lock:
             old, self._broadcast, self._program = self._broadcast, None, None
             if old is not None:
@@ -90,7 +90,7 @@ class SentProgram:
 
 
 def _destroy(broadcast: Broadcast[Any]) -> None:
-    """Remove a broadcast and its file; that this fails must not hide why a batch has failed."""
+    """Remove a broadcast and its file. Errors are only logged, so that they do not hide why a batch failed."""
     try:
         broadcast.destroy()
     except Exception as error:

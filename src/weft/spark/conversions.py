@@ -1,8 +1,8 @@
-"""Conversions that Spark adds to an expression unasked, and types that cannot leave Spark: refused before a query runs.
+"""Rejection of implicit conversions that Spark adds to expressions, and of types that cannot leave Spark.
 
-Spark turns text into a time wherever one is needed. It completes a time of day by the date of today, and takes some
-words ('now', 'today') for the clock. It reads decimals from text of any length, in quadratic time. What the binder
-sees, it checks itself; what Spark adds, or what only Spark knows to be text, is seen only here.
+Spark converts text to a time wherever a time is needed. It completes a time of day with today's date, and replaces
+words such as 'now' and 'today' by the current time. It parses decimals from text of any length, in quadratic time. The
+binder cannot check conversions that Spark adds, or whose operand only Spark knows to be text; this module does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HINT = "Convert it yourself: CAST(CAST(x AS STRING) AS TIMESTAMP), or to_timest
 
 @dataclass(slots=True)
 class _Node:
-    """A node of an analysed expression, and the way to it from the root."""
+    """A node of an analysed expression, and its path from the root as child numbers."""
 
     described: dict[str, Any]
     path: tuple[int, ...]
@@ -45,7 +45,7 @@ class _Node:
 
 
 def check_conversions(frame: DataFrame) -> None:
-    """Refuse a selection that converts text to times by the clock, or gives values that Arrow cannot carry."""
+    """Raise UnsupportedQuery if Spark adds a conversion of text, or if Arrow does not support a result type."""
     for column in frame.schema.fields:
         try:
             to_arrow_type(column.dataType, timezone="UTC")
@@ -55,17 +55,17 @@ def check_conversions(frame: DataFrame) -> None:
                 hint="Cast it: CAST(… AS STRING).",
             ) from error
     plan = frame._jdf.queryExecution().analyzed()
-    for number, listed in enumerate(json.loads(plan.toJSON())[0]["projectList"]):
-        root = _tree(iter(listed), ())
+    for number, nodes in enumerate(json.loads(plan.toJSON())[0]["projectList"]):
+        root = _tree(iter(nodes), ())
         for node in root.walk():
             if node.kind == "Cast":
                 _check_cast(node, plan.expressions().apply(number))
 
 
-def _tree(listed: Iterator[dict[str, Any]], path: tuple[int, ...]) -> _Node:
-    """Spark lists the nodes of a tree in the order of their text, each with the number of its children."""
-    node = _Node(next(listed), path)
-    node.children = [_tree(listed, (*path, at)) for at in range(node.described["num-children"])]
+def _tree(nodes: Iterator[dict[str, Any]], path: tuple[int, ...]) -> _Node:
+    """Build a tree from Spark's list of its nodes, which is in pre-order with the number of children of each node."""
+    node = _Node(next(nodes), path)
+    node.children = [_tree(nodes, (*path, at)) for at in range(node.described["num-children"])]
     return node
 
 
@@ -74,8 +74,8 @@ def _check_cast(node: _Node, root: Any) -> None:
     nested = not isinstance(target, str)
     if nested and "timestamp" not in json.dumps(target):
         return
-    number = not nested and target.startswith("decimal")
-    if not nested and not number and target not in _TIMES:
+    to_decimal = not nested and target.startswith("decimal")
+    if not nested and not to_decimal and target not in _TIMES:
         return
     child = node.children[0]
     source = child.described.get("dataType")
@@ -84,7 +84,7 @@ def _check_cast(node: _Node, root: Any) -> None:
     if nested:
         if "string" in source:
             raise _refused(f"text inside {source} to times")
-    elif source == "string" and number:
+    elif source == "string" and to_decimal:
         if child.kind not in ("Literal", "RegExpReplace"):
             raise UnsupportedQuery(
                 "an expression converts text to a decimal, which is not supported unless you say that it is text",
@@ -104,17 +104,17 @@ def _check_text(child: _Node, target: str) -> None:
         except NeedsSpark:
             pass
         return
-    constant = not any(part.kind in ("AttributeReference", "NamedLambdaVariable") for part in child.walk())
-    # Of text that is not a constant only timestamps are completed; the binder's own conversions see to that.
-    if constant or (target == "timestamp" and child.kind != "RegExpReplace"):
+    is_constant = not any(node.kind in ("AttributeReference", "NamedLambdaVariable") for node in child.walk())
+    # In text that is not constant, Spark completes only timestamps; the binder's own conversions prevent that.
+    if is_constant or (target == "timestamp" and child.kind != "RegExpReplace"):
         raise _refused(f"text to {target}")
 
 
 def _type_at(node: _Node, root: Any) -> str:
-    found = root
+    expression = root
     for at in node.path:
-        found = found.children().apply(at)
-    return str(found.dataType().simpleString())
+        expression = expression.children().apply(at)
+    return str(expression.dataType().simpleString())
 
 
 def _refused(what: str) -> UnsupportedQuery:

@@ -1,4 +1,4 @@
-"""The environment of Spark's processes: this process may hold secrets that are none of their business."""
+"""The environment variables of Spark's processes, without the secrets of this process."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _NAMED_SECRET = re.compile(
     re.IGNORECASE,
 )
 _SHORTEST_SECRET = 6
-"""A shorter value is a word that may be anywhere in a text by chance."""
+"""Shorter values are not redacted, because they may occur in a text by chance."""
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Whether a variable holds something that nobody else should know, by its name or as a password in an address."""
+    """Return whether a variable looks like a secret, by its name or because its value is a URL with a password."""
     return bool(_SECRET_NAME.search(name) or _PASSWORD_IN_ADDRESS.search(value))
 
 
 def child_environment(
     environment: Mapping[str, str], *, secrets: Iterable[str] = (), pass_env: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The variables that Spark's processes inherit.
+    """Return the variables that Spark's processes inherit.
 
-    Those named in `secrets` are left out in any case. Those that look like secrets are left out unless `pass_env` has
-    their name, or a pattern for it such as "AWS_*": Spark may need some to reach its sources.
+    Variables named in `secrets` are always removed. Variables that look like secrets are removed unless `pass_env`
+    contains their name or a matching pattern such as "AWS_*": Spark may need some to access its sources.
     """
     never, patterns = frozenset(secrets), tuple(pass_env)
     return {
@@ -45,8 +45,8 @@ def child_environment(
 
 
 def redacted(text: str, environment: Mapping[str, str]) -> str:
-    """A text for users without secrets: values of variables that look secret, passwords in addresses, `password=…`, and
-    whatever else is kept secret."""
+    """Return a text without secrets: values of variables whose names look secret, passwords in URLs, values as in
+    `password=…`, and the values that `errors.hide` knows."""
     for name, value in environment.items():
         if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name):
             text = text.replace(value, "***")

@@ -1,4 +1,4 @@
-"""What went wrong in a Spark job, in the user's terms."""
+"""Translation of failed Spark jobs into weft's errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NO_MEMORY = re.compile(
 )
 _CRASHED = re.compile(
     r"Python worker exited unexpectedly|Python worker failed to|ExecutorLostFailure"
-    # Spark asks for a worker, or reads from one, and finds the other end gone: only Java's own frames are between.
+    # EOF while Spark starts or reads from a Python worker: only java.* frames lie between the exception and Spark's.
     r"|java\.io\.EOFException\s(?:\s*at (?:java\.base/)?java\.[^\n]*\n){0,12}"
     r"\s*at org\.apache\.spark\.(?:sql\.execution|api)\.python\."
 )
@@ -49,9 +49,9 @@ _UNAVAILABLE = re.compile(
 
 
 def to_user_error(error: BaseException, batch: int, *, committed: bool = False) -> WeftError:
-    """The error a user should see for a failed batch; ours pass unchanged.
+    """Return the error to show to the user for a failed batch. A WeftError is returned unchanged.
 
-    `committed` says that the manifest of the batch was in place before it failed.
+    `committed` says that the manifest of the batch was written before the failure.
     """
     if isinstance(error, WeftError):
         return error
@@ -63,24 +63,24 @@ def to_user_error(error: BaseException, batch: int, *, committed: bool = False) 
             detail=f"{outcome} What was committed before is intact.",
             hint="Free some space and start the engine again: it continues where it was.",
         )
-    if found := _UNAVAILABLE.search(text):
-        return SourceUnavailable(found.group(1).strip(), detail=found.group(2).strip(), hint=found.group(3).strip())
-    if found := _BAD_FILE.search(text):
+    if match := _UNAVAILABLE.search(text):
+        return SourceUnavailable(match.group(1).strip(), detail=match.group(2).strip(), hint=match.group(3).strip())
+    if match := _BAD_FILE.search(text):
         declared = "The stream is declared with on_bad_file='fail', so the batch was not run."
         return BadFile(
-            found.group(1).strip(),
-            detail=_sentence(found.group(2)) + declared,
+            match.group(1).strip(),
+            detail=_sentence(match.group(2)) + declared,
             hint="Repair or remove the file and start the engine again, or declare on_bad_file='quarantine'.",
         )
-    if found := _NOT_NOW.search(text):
-        return StateUnavailable(found[1], detail=found[2].strip(), hint=found[3].strip())
-    if found := _DAMAGED.search(text):
-        return StateCorrupt(found[1], detail=found[2] or "", hint="Restore the state directory from a copy.")
+    if match := _NOT_NOW.search(text):
+        return StateUnavailable(match[1], detail=match[2].strip(), hint=match[3].strip())
+    if match := _DAMAGED.search(text):
+        return StateCorrupt(match[1], detail=match[2] or "", hint="Restore the state directory from a copy.")
     return _batch_failed(error, batch, cause=cause_of(error), outcome=outcome)
 
 
 def _sentence(reason: str | None) -> str:
-    """A reason that a worker gave, to be followed by another sentence."""
+    """Return a worker's reason, redacted, as a sentence with a trailing space; empty without a reason."""
     text = redacted(reason or "", os.environ).strip()[:_LONGEST]
     return "" if not text else f"{text.removesuffix('.')}. "
 
@@ -92,7 +92,7 @@ def _outcome(committed: bool) -> str:
 
 
 def is_stopped(error: BaseException) -> bool:
-    """Whether something failed because Spark's context was stopped: nothing works in this process any more."""
+    """Return whether the cause is a stopped Spark context. No Spark job can run in this process after that."""
     return _STOPPED.search(str(error)) is not None
 
 
@@ -110,9 +110,9 @@ def _batch_failed(error: BaseException, batch: int, *, cause: str, outcome: str)
             detail=cause,
             hint=f"{outcome} Start the program again; the engine continues where it was.",
         )
-    if found := _MISSING_MODULE.search(text):
+    if match := _MISSING_MODULE.search(text):
         return BatchFailed(
-            f"batch {batch} failed: Spark's executors have no {found['name']}",
+            f"batch {batch} failed: Spark's executors have no {match['name']}",
             detail=cause,
             hint=f"{outcome} Install the same version of weft, with what it depends on, for the Python of every "
             "executor (PYSPARK_PYTHON says which that is), or ship an environment with spark.archives.",
@@ -134,8 +134,8 @@ def _batch_failed(error: BaseException, batch: int, *, cause: str, outcome: str)
 
 
 def cause_of(error: BaseException) -> str:
-    """The line that says why a job failed, without secrets and not too long: the last one of a Python worker's
-    traceback if there is one, else the innermost error of Java's, else the first line."""
+    """Return the line that says why a job failed, redacted and of bounded length: the last line of a Python worker's
+    traceback, else Java's innermost error, else the first line."""
     return redacted(_cause_in(str(error)) or type(error).__name__, os.environ)[:_LONGEST]
 
 

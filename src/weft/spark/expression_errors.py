@@ -1,4 +1,4 @@
-"""Whether a Spark job failed because an expression cannot be computed on a row, or because of anything else."""
+"""Recognition of Spark failures that are caused by an expression which cannot be computed on a row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.kernels.expression.values import RowError
 
 _LONGEST = 500
 _STATES = ("21", "22", "23", "54", "P0")
-"""Classes of SQLSTATE that are about values: cardinality, data, constraints, limits of a value's size, raise_error."""
+"""SQLSTATE classes about values: cardinality, data, constraints, limits on the size of a value, raise_error."""
 _OTHER_CAUSES = (
     "org.apache.spark.api.python.PythonException",
     "java.io.UncheckedIOException",
@@ -26,18 +26,18 @@ _OTHER_CAUSES = (
 )
 _DEEPEST = 20
 _ROW_ERROR = re.compile(rf"^{re.escape(RowError.__module__)}\.RowError: (.*)$", re.MULTILINE)
-"""The last line of what Python says of a value that a function of weft's own does not take."""
+"""The last line of the Python traceback when one of weft's own functions rejects a value."""
 
 
 def expression_error(error: BaseException) -> str | None:
-    """What an expression failed with, in one line, if that is why Spark failed; None if the cause is another one: a
-    Python worker, a file, the network, memory, a job that was cancelled.
+    """Return the error of the expression that made Spark fail, in one line; None if Spark failed for another reason.
 
-    A source that computes something fails in the same ways. Whose expression it was is for the caller to find out.
+    Other reasons are failures of a Python worker, a file, the network or memory, and cancelled jobs. An expression in a
+    source fails in the same way as one in a query, so the caller has to find out which expression failed.
     """
     if isinstance(error, PythonException):
-        found = _ROW_ERROR.search(str(error))  # of a function of weft's own (`spark/functions.py`)
-        return None if found is None else found[1][:_LONGEST]
+        match = _ROW_ERROR.search(str(error))  # raised by one of weft's own functions (`spark/functions.py`)
+        return None if match is None else match[1][:_LONGEST]
     if isinstance(error, AnalysisException):
         return None
     if isinstance(error, CapturedException):
@@ -48,19 +48,19 @@ def expression_error(error: BaseException) -> str | None:
 
 
 def _of_chain(thrown: Any) -> str | None:
-    """The first error in the chain of causes that is about a value, unless some other cause is in it as well."""
-    found: str | None = None
+    """Return the first error about a value in the chain of causes; None if the chain contains another cause as well."""
+    message: str | None = None
     try:
-        for each in _causes(thrown):
-            if (raised := _ROW_ERROR.search(str(each.getMessage() or ""))) is not None:
-                return raised[1][:_LONGEST]
-            if any(_is(each, name) for name in _OTHER_CAUSES):
+        for cause in _causes(thrown):
+            if (row_error := _ROW_ERROR.search(str(cause.getMessage() or ""))) is not None:
+                return row_error[1][:_LONGEST]
+            if any(_is(cause, name) for name in _OTHER_CAUSES):
                 return None
-            if found is None and _is_about_values(each):
-                found = str(each.getMessage() or each.getClass().getName())
-    except Py4JError:  # Java is gone, or so it seems: certainly not an expression's fault
+            if message is None and _is_about_values(cause):
+                message = str(cause.getMessage() or cause.getClass().getName())
+    except Py4JError:  # the Java process seems to be gone, which no expression causes
         return None
-    return None if found is None else next(iter(found.strip().splitlines()), "")[:_LONGEST]
+    return None if message is None else next(iter(message.strip().splitlines()), "")[:_LONGEST]
 
 
 def _causes(thrown: Any) -> Iterator[Any]:
@@ -77,7 +77,7 @@ def _is_about_values(thrown: Any) -> bool:
         state = jvm.PythonErrorUtils.getSqlState(thrown)
         if state:
             return str(state).startswith(_STATES)
-    # Some functions let Java's own errors through: a pattern with a syntax error, an overflow in `repeat`.
+    # Some functions do not wrap Java exceptions, for example for an invalid pattern or an overflow in `repeat`.
     return _is(thrown, "java.lang.RuntimeException")
 
 

@@ -1,8 +1,7 @@
-"""Freed memory goes back to the system now and then.
+"""Periodic return of freed memory to the operating system.
 
-glibc keeps what a program frees in arenas, each for some of its threads, and gives little of it back. A process with
-many threads that come and go, as an engine with its readers and sinks, seems to grow for hours although it uses no more
-than before.
+glibc keeps freed memory in per-thread arenas and returns little of it. A process with many short-lived threads, such
+as an engine with readers and sinks, seems to grow for hours although it uses no more memory.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ _last = 0.0
 
 def _trim_function() -> Callable[[int], int] | None:
     try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):  # another C library, which has its own ways
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):  # another C library than glibc
         return None
-    return found
+    return trim
 
 
 _trim = _trim_function()
 
 
 def give_memory_back(*, clock: Callable[[], float] = time.monotonic) -> bool:
-    """Give freed memory back, if that was not done within the last minute; whether it was done now."""
+    """Release freed memory to the system, at most once per `EVERY_SECONDS`. Return whether this call did so."""
     global _last  # noqa: PLW0603
     now = clock()
     with _lock:

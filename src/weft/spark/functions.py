@@ -1,7 +1,7 @@
-"""Functions of weft's own that Spark calls in expressions: pattern matching in linear time (`kernels/`).
+"""User-defined functions for Spark expressions: pattern matching in linear time (`kernels/`).
 
-The binder writes them into the text of expressions (`plan.expression.OWN_FUNCTIONS`); queries cannot name them. Spark
-hands constants over as columns, so patterns and the like are read from the first row.
+The binder puts them into the SQL of expressions (`plan.expression.OWN_FUNCTIONS`); queries cannot call them by name.
+Spark passes constants as columns, so constant arguments such as patterns are read from the first row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _registered: WeakSet[SparkSession] = WeakSet()
 
 
 def register_functions(spark: SparkSession) -> None:
-    """Make weft's functions known to a session; sessions that are made of it later know them too."""
+    """Register weft's functions in a session, once. Sessions created from it later have them, too."""
     if spark in _registered:
         return
     for name, (function, type_) in _FUNCTIONS.items():

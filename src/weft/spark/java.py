@@ -1,4 +1,4 @@
-"""Finding the Java runtime that Spark will start, before Spark fails in its own words."""
+"""Detection of the Java runtime that Spark will start, so that a missing or old one gives a clear error."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ HINT = (
     "If there is one already, set JAVA_HOME to its directory (the one that has bin/java)."
 )
 
-# The quoted version in `java -version`, whichever vendor's words surround it. Before Java 9 the major came second.
+# Vendors word `java -version` differently, but all quote the version. Before Java 9 the major version came second.
 _VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)[^"]*"')
 _ANSWER_WITHIN_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime that answers: its executable and major version."""
+    """A working Java runtime."""
 
     executable: Path
     major: int
 
 
 def parse_major(text: str) -> int | None:
-    """The major version `java -version` names: 8 for "1.8.0_392", 25 for "25-ea"; None if it names none."""
-    found = _VERSION.search(text)
-    return int(found["major"]) if found else None
+    """Return the major version in the output of `java -version` (8 for "1.8.0_392", 25 for "25-ea") or None."""
+    match = _VERSION.search(text)
+    return int(match["major"]) if match else None
 
 
 def require_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The Java that Spark started with `environment` will use; JavaMissing if there is none or it is too old."""
+    """Return the Java runtime that Spark uses with `environment`. Raise JavaMissing if it is missing or too old."""
     executable = _find(environment)
     text = _version_text(executable)
     major = parse_major(text)
@@ -57,16 +57,16 @@ def require_java(environment: Mapping[str, str] = os.environ) -> Java:
 
 
 def _find(environment: Mapping[str, str]) -> Path:
-    """Like Spark's own launcher: JAVA_HOME decides when it is set, otherwise the PATH does."""
+    """Return the `java` executable by the rule of Spark's launcher: JAVA_HOME if it is set, otherwise the PATH."""
     if home := environment.get("JAVA_HOME"):
         executable = Path(home, "bin", "java")
         if not (executable.is_file() and os.access(executable, os.X_OK)):
             raise JavaMissing(f'JAVA_HOME is "{home}", but there is no bin/java in it', hint=HINT)
         return executable
-    found = shutil.which("java", path=environment.get("PATH", ""))
-    if found is None:
+    path = shutil.which("java", path=environment.get("PATH", ""))
+    if path is None:
         raise JavaMissing("no Java found: JAVA_HOME is not set and no java is on the PATH", hint=HINT)
-    return Path(found)
+    return Path(path)
 
 
 def _version_text(executable: Path) -> str:
@@ -75,7 +75,7 @@ def _version_text(executable: Path) -> str:
             [executable, "-version"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,  # where java prints it
+            stderr=subprocess.STDOUT,  # java prints the version to stderr
             text=True,
             errors="replace",
             timeout=_ANSWER_WITHIN_SECONDS,

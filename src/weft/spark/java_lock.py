@@ -17,10 +17,10 @@ _POLL_SECONDS = 0.1
 
 
 class JavaLock:
-    """Held by the Java process that writes a checkpoint, for as long as it lives or until `release`.
+    """A file lock that the Java process of an engine holds until it ends or until `release`.
 
-    The driver's own lock ends with the driver. When that is killed, its Java process lives on for a moment and may
-    still write the checkpoint of its streaming query; whoever comes next has to wait for its end.
+    The driver's own lock ends with the driver. If the driver is killed, its Java process survives for a moment and may
+    still write the checkpoint of a streaming query, so the next engine waits for the end of that process.
     """
 
     def __init__(self, spark: SparkSession, path: Path) -> None:
@@ -43,6 +43,6 @@ class JavaLock:
         path.write_text(str(jvm.java.lang.ProcessHandle.current().pid()))
 
     def release(self) -> None:
-        """Give the directory up; harmless when repeated. If Java has died, its lock has ended with it."""
+        """Release the lock. Idempotent; if the Java process has ended, so has its lock."""
         with suppress(Py4JError, OSError):
             self._channel.close()

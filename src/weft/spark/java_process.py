@@ -1,4 +1,4 @@
-"""Spark's Java process: whether it lives, and its end."""
+"""The status and termination of Spark's Java process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pyspark import SparkContext
 
 
 def java_status() -> int | None:
-    """The exit status of the Java process that this process started; None while it lives, or if there is none."""
+    """Return the exit status of the Java process that this process started; None if it is running or not started."""
     process = _process()
     return None if process is None else process.poll()
 
 
 def kill_java() -> None:
-    """End the Java process at once: no batch and no read of it goes on, and the state directory is given up."""
+    """Kill the Java process. All its batches and reads end, and its lock on the state directory is released."""
     process = _process()
     if process is not None and process.poll() is None:
         with suppress(OSError):
@@ -24,15 +24,15 @@ def kill_java() -> None:
 
 
 def is_stopped(spark: Any) -> bool:
-    """Whether the context of a session was stopped while its Java process lives; no session works there any more."""
+    """Return whether the context of a session is stopped while its Java process runs. No session works after that."""
     try:
         java_context = spark.sparkContext._jsc
         return java_context is None or bool(java_context.sc().isStopped())
-    except Exception:  # Java does not answer, which is another matter
+    except Exception:  # a Java process that does not answer is another failure
         return False
 
 
 def _process() -> Popen[bytes] | None:
     gateway: Any = SparkContext._gateway
-    found: Popen[bytes] | None = getattr(gateway, "proc", None)
-    return found
+    process: Popen[bytes] | None = getattr(gateway, "proc", None)
+    return process

@@ -1,4 +1,4 @@
-"""Spark jobs that can be cancelled, and who goes first: batches before reads, and reads never on all cores."""
+"""Scheduling of Spark jobs: batches take precedence over reads, reads never use all cores and can be cancelled."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pyspark import SparkContext
 from weft.errors import ReadTimeout
 
 BATCHES, READS = "weft-batches", "weft-reads"
-"""Pools of Spark's fair scheduler. Where another scheduler runs, they mean nothing and do no harm."""
+"""Pools of Spark's fair scheduler. Other schedulers ignore them."""
 FAIR = {
     "spark.scheduler.mode": "FAIR",
     "spark.scheduler.allocation.file": Path(__file__).with_name("fairscheduler.xml").as_uri(),
 }
-"""Settings of a Spark that weft starts itself."""
+"""Scheduler settings for a Spark that weft starts."""
 READ_LIMIT = 60.0
-"""Seconds that Spark may take for a piece of a query's rows, unless told."""
+"""Default for the seconds that Spark may take for a piece of a query's rows."""
 CANCEL_AGAIN = 0.2
-"""Seconds after which jobs are cancelled once more: the next one may have been just about to start."""
+"""Seconds between repeated cancellations, because another job may have been about to start."""
 _KILLED_AFTER = 5.0
-"""Seconds in which Spark has killed a Python worker that does not return, counted from when its job was cancelled: for
-so long a core is still in use."""
+"""Seconds after a cancellation within which Spark kills a Python worker that does not return. Until then the worker
+occupies a core."""
 _POOL = "spark.scheduler.pool"
 _INTERRUPT = "spark.job.interruptOnCancel"
 _Found = TypeVar("_Found")
@@ -38,7 +38,7 @@ _shorter: ContextVar[float | None] = ContextVar("weft_read_limit", default=None)
 
 @contextmanager
 def marked(context: SparkContext, tag: str, pool: str) -> Iterator[None]:
-    """Let the jobs of this thread be found by a tag, be interrupted when they are cancelled, and belong to a pool."""
+    """Give the jobs of this thread a tag and a scheduler pool, and let cancellation interrupt them."""
     before: dict[str, Any] = {name: context.getLocalProperty(name) for name in (_INTERRUPT, _POOL)}
     try:
         context.addJobTag(tag)
@@ -47,13 +47,13 @@ def marked(context: SparkContext, tag: str, pool: str) -> Iterator[None]:
         yield
     finally:
         context.removeJobTag(tag)
-        for name, value in before.items():  # None takes it away again
+        for name, value in before.items():  # None removes the property
             context.setLocalProperty(name, value)
 
 
 @contextmanager
 def shorter_reads(seconds: float) -> Iterator[None]:
-    """What this thread reads may take at most so long, whatever the engine's own limit is."""
+    """Limit each read of this thread to `seconds`. A shorter limit of the engine still applies."""
     token = _shorter.set(seconds)
     try:
         yield
@@ -62,10 +62,9 @@ def shorter_reads(seconds: float) -> Iterator[None]:
 
 
 class Turns:
-    """Cores that reads may use at once; safe to ask from any thread.
+    """The cores that reads may use at the same time. Thread-safe.
 
-    Spark takes no core away from a task that runs, so whatever batches are promised, a read on every core would hold
-    them up for as long as it takes.
+    Spark does not preempt running tasks, so reads on all cores would delay a batch regardless of scheduler pools.
     """
 
     def __init__(self, cores: int) -> None:
@@ -73,18 +72,18 @@ class Turns:
         self._changed = threading.Condition()
 
     def of_one(self, tasks: int) -> int:
-        """How many of so many tasks one read may run at once: there is room for another beside it, if there can be."""
+        """Return how many of `tasks` one read may run at once. Where possible, that leaves cores for a second read."""
         return max(1, min(tasks, self._most // 2))
 
     def take(self, tasks: int, seconds: float) -> None:
-        """Use so many cores until they are given back; raises ReadTimeout if they are not free in time."""
+        """Reserve a core per task until `give_back`. Raise ReadTimeout if they are not free within `seconds`."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._free >= tasks, seconds):
                 raise _too_long(seconds, "Other reads had the cores that there are for reading.")
             self._free -= tasks
 
     def give_back(self, tasks: int) -> None:
-        """Use so many cores no more."""
+        """Release the reserved cores."""
         with self._changed:
             self._free += tasks
             self._changed.notify_all()
@@ -95,19 +94,20 @@ _turns_lock = threading.Lock()
 
 
 def turns_of(context: SparkContext) -> Turns:
-    """The turns of all who read on a Spark."""
+    """Return the `Turns` that all readers on a Spark context share."""
     with _turns_lock:
-        found = _turns.get(context)
-        if found is None:
-            found = _turns[context] = Turns(context.defaultParallelism)
-        return found
+        turns = _turns.get(context)
+        if turns is None:
+            turns = _turns[context] = Turns(context.defaultParallelism)
+        return turns
 
 
 def run_read(context: SparkContext, read: Callable[[], _Found], *, tasks: int, within: float) -> _Found:
-    """What `read` returns, which runs jobs of so many tasks on Spark in this thread; raises ReadTimeout.
+    """Call `read`, which runs Spark jobs of `tasks` tasks in this thread, and return its result.
 
-    Waiting for a turn may take as long as reading itself. A job that takes longer is cancelled. The query is not to
-    blame for that: batches go first, and how much there is to read and how busy the machine is count as well.
+    Raise ReadTimeout if the cores are not free within `within` seconds, or if `read` then takes longer than `within`
+    seconds; its jobs are cancelled. A timeout is not the query's fault: it also depends on batches, which go first, on
+    the amount of data and on the load of the machine.
     """
     shorter = _shorter.get()
     seconds = within if shorter is None else min(within, shorter)
@@ -142,9 +142,9 @@ def run_read(context: SparkContext, read: Callable[[], _Found], *, tasks: int, w
 
 
 def _timer(seconds: float, call: Callable[[], None]) -> threading.Timer:
-    made = threading.Timer(seconds, call)
-    made.daemon = True
-    return made
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    return timer
 
 
 def _too_long(seconds: float, why: str) -> ReadTimeout:

@@ -1,6 +1,6 @@
-"""The settings of weft's own Spark sessions: everything that decides what an expression means is fixed here.
+"""Fixed settings of weft's own Spark sessions.
 
-Rows must not depend on how a user has set up Spark, and weft's own evaluation (`kernels/`) is written for these.
+Results must not depend on the user's Spark configuration, and weft's own evaluation (`kernels/`) implements these.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _MEANING = {
     "spark.sql.legacy.typeCoercion.datetimeToString.enabled": "false",
     "spark.sql.legacy.javaCharsets": "false",
     "spark.sql.legacy.codingErrorAction": "false",
-    # A query's text must not read Spark's settings or the environment of Java: '${env:TOKEN}' is a text like others.
+    # A query must not read Spark's settings or Java's environment: '${env:TOKEN}' is an ordinary string.
     "spark.sql.variable.substitute": "false",
     "spark.sql.runSQLOnFiles": "false",
-    # A shared subexpression must not be computed before the guard of one of its uses: it may raise.
+    # A shared subexpression may raise, so it must not be computed before the guard of one of its uses.
     "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.error.messageFormat": "PRETTY",
 }
@@ -47,14 +47,14 @@ _BATCHES = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     "spark.sql.execution.interruptOnCancel": "true",
-    # Files and classes of a session's own would give every streaming query, at each start, Python workers of its own
-    # and a process that forks them, which stays until Spark ends. weft adds none.
+    # With isolation, every start of a streaming query gets its own Python workers and a process that forks them, which
+    # stays until Spark ends. weft adds no session-specific files or classes, so it needs no isolation.
     "spark.sql.artifact.isolation.enabled": "false",
 }
 
 PINNED = _MEANING | _BATCHES
 
-# What says where tables, sources and plug-ins are, or how much work goes where. Anything else may change a result.
+# Settings that only locate tables, sources and plug-ins, or distribute work. All others may change results.
 _KEPT = tuple(
     f"spark.sql.{name}"
     for name in (
@@ -79,11 +79,11 @@ _KEPT = tuple(
 
 
 def pin(spark: SparkSession) -> None:
-    """Give a session of weft's own its settings; those that its context was started with and that may change the
-    meaning of an expression go back to Spark's defaults."""
+    """Apply the fixed settings to one of weft's own sessions, and reset other settings that may change the meaning of
+    an expression to Spark's defaults."""
     for key in spark.conf.getAll:
-        foreign = key.startswith("spark.sql.") and key not in PINNED and not key.startswith(_KEPT)
-        if foreign and spark.conf.isModifiable(key):
+        may_change_results = key.startswith("spark.sql.") and key not in PINNED and not key.startswith(_KEPT)
+        if may_change_results and spark.conf.isModifiable(key):
             spark.conf.unset(key)
     settings = PINNED | {"spark.sql.files.minPartitionNum": str(spark.sparkContext.defaultParallelism)}
     for key, value in settings.items():

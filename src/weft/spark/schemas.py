@@ -1,4 +1,4 @@
-"""Schemas of sources: from a DataFrame's own, or by looking at a file."""
+"""Schemas of sources: that of a DataFrame, or one inferred from a file."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from weft.sql import parse_schema
 
 
 def frame_schema(frame: DataFrame) -> Schema:
-    """The schema of a streaming DataFrame."""
+    """Return the schema of a streaming DataFrame."""
     fields: list[Any] = frame.schema.fields
     return parse_schema(", ".join(f"{quote(field.name)} {field.dataType.simpleString()}" for field in fields))
 
 
 def infer_schema(stream: str, source: FileSource, time: str) -> Schema:
-    """The schema of the first readable file of a directory, as far as its first rows show it; text in the column `time`
-    is read as instants."""
+    """Return the schema of the first readable file of a directory, inferred from its first rows. A text column `time`
+    with times becomes TIMESTAMP. Raise InvalidStream if no file is readable."""
     paths = sorted(path for path in Path(source.path).glob("*") if path.is_file() and path.name[0] not in "._")
     for path in paths:
         try:
             table = sample_file(source, str(path), stream=stream)
         except (BadFile, SourceUnavailable):
             continue
-        if table.num_columns == 0:  # an empty file says nothing
+        if table.num_columns == 0:  # an empty file has no schema
             continue
         types = {name: from_arrow(column.type) for name, column in zip(table.column_names, table.columns, strict=True)}
         types |= {name: TIMESTAMP for name in types if name.lower() == time.lower() and holds_times(table.column(name))}

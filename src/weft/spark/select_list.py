@@ -1,4 +1,4 @@
-"""A query's results through Spark: its SELECT list is evaluated by Spark itself, over rows read from the result log."""
+"""Evaluation of SELECT lists by Spark, over rows that are read from the result log."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def results_frame(
     *,
     tasks: int | None = None,
 ) -> DataFrame:
-    """The committed rows of a query in its own columns and types; read when an action asks for them, by so many tasks
-    or by one for each core.
+    """Return the committed rows of a query as a DataFrame, which reads them when an action runs.
 
-    The DataFrame lives in the session `spark`, whose settings say what its expressions mean: weft's own.
+    It uses `tasks` tasks, by default one per chunk and at most one per core. Its session is `spark`, which must be
+    weft's own, because the settings of the session determine the meaning of the expressions.
     """
     register_functions(spark)
     schema = from_arrow_schema(read_schema(reading))
@@ -48,12 +48,12 @@ def results_frame(
     if not chunks:
         return _select(_empty_frame(spark, schema), reading, columns)
     tasks = min(len(chunks), spark.sparkContext.defaultParallelism) if tasks is None else tasks
-    work = _text_frame(spark, "chunk", [chunk.to_json() for chunk in chunks], tasks)
-    return _select(work.mapInArrow(partial(_read, worker_of(spark), reading), schema), reading, columns)
+    chunk_frame = _text_frame(spark, "chunk", [chunk.to_json() for chunk in chunks], tasks)
+    return _select(chunk_frame.mapInArrow(partial(_read, worker_of(spark), reading), schema), reading, columns)
 
 
 def _empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
-    """No rows. Not by `createDataFrame`: that makes its session the active one of the process, for users as well."""
+    """Return a DataFrame without rows. PySpark's `createDataFrame` would make `spark` the user's active session."""
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     parsed = session.parseDataType(schema.json())
@@ -61,12 +61,12 @@ def _empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def _text_frame(spark: SparkSession, column: str, texts: Sequence[str], tasks: int) -> DataFrame:
-    """Texts as rows, spread over so many tasks; not by `createDataFrame` either."""
+    """Return a DataFrame of texts, spread over `tasks` tasks. It avoids `createDataFrame` like `_empty_frame`."""
     context = spark.sparkContext
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
-    work: Any = context.parallelize([(text,) for text in texts], tasks)
-    rows = jvm.SerDeUtil.toJavaArray(work._to_java_object_rdd())
+    rdd: Any = context.parallelize([(text,) for text in texts], tasks)
+    rows = jvm.SerDeUtil.toJavaArray(rdd._to_java_object_rdd())
     schema = StructType([StructField(column, StringType())])
     return DataFrame(session.applySchemaToPythonRDD(rows.rdd(), schema.json()), spark)
 
@@ -76,7 +76,7 @@ def _select(rows: DataFrame, reading: Reading, columns: Sequence[Column]) -> Dat
 
 
 def read_schema(reading: Reading) -> pa.Schema:
-    """What a chunk's table looks like; a SELECT list of constants still needs its rows counted."""
+    """Return the schema of the tables to read. A SELECT list of constants needs a column, so that rows are counted."""
     return reading.schema if len(reading.schema) else pa.schema([("weft#rows", pa.bool_())])
 
 
@@ -96,8 +96,8 @@ def project(
     *,
     within: float = READ_LIMIT,
 ) -> Iterator[pa.Table]:
-    """The same rows as Arrow tables in this process; Spark is asked only where an output is an expression. Raises
-    ReadTimeout if it takes longer than `within` seconds."""
+    """Yield the rows of `results_frame` as Arrow tables in this process, without Spark if no output is an expression.
+    Raise ReadTimeout if Spark takes longer than `within` seconds."""
     if needs_no_spark(reading, outputs):
         for chunk in chunks:
             for table in read_pieces(reading, chunk):
@@ -105,7 +105,7 @@ def project(
     elif chunks:
         tasks = turns_of(spark.sparkContext).of_one(len(chunks))
 
-        def read() -> pa.Table:  # planning is part of it: of long expressions it takes a core for seconds
+        def read() -> pa.Table:  # includes planning, which occupies a core for seconds if expressions are long
             return _collected(results_frame(spark, reading, chunks, outputs, tasks=tasks))
 
         table = run_read(spark.sparkContext, read, tasks=tasks, within=within)
@@ -114,12 +114,12 @@ def project(
 
 
 def needs_no_spark(reading: Reading, outputs: Sequence[Output]) -> bool:
-    """Whether the rows that are read are the results, but for the names of their columns."""
+    """Return whether the rows read are the results, except for the names of the columns."""
     return reading.having is None and all(output.source is not None for output in outputs)
 
 
 def chosen(table: pa.Table, outputs: Sequence[Output]) -> pa.Table:
-    """The columns of a SELECT list that has no expressions."""
+    """Return the columns of a SELECT list that has no expressions."""
     arrays = [table.column(output.source or "") for output in outputs]
     return pa.Table.from_arrays(arrays, names=[output.name for output in outputs])
 
@@ -140,34 +140,35 @@ def _collected(frame: DataFrame) -> pa.Table:
 
 
 def _raise_failed(error: Exception, hint: str) -> None:
-    """Says that the query fails, if an expression of its own is why."""
+    """Raise QueryFailed if an expression of the query caused the error."""
     failed = expression_error(error)
     if failed is not None:
         raise QueryFailed("an expression of its SELECT list fails on a row", detail=failed, hint=hint) from error
 
 
 def to_rows(table: pa.Table) -> Iterator[Row]:
-    """Rows of a table with their column names; timestamps are aware, in UTC, and those that Python's `datetime` cannot
-    hold are text."""
-    make = Row(*table.column_names)
+    """Yield the rows of a table as Spark `Row`s. Timestamps are timezone-aware, in UTC; those outside the range of
+    Python's `datetime` are text."""
+    row_type = Row(*table.column_names)
     for values in zip(*map(python_values, table.columns), strict=True):
-        yield make(*values)
+        yield row_type(*values)
 
 
 def expression_types(spark: SparkSession, fields: Sequence[tuple[str, str]], expressions: Sequence[str]) -> list[str]:
-    """Types Spark gives to expressions over columns (name, type); raises TypeMismatch with Spark's own words.
+    """Return the types that Spark assigns to expressions over `fields`, given as (name, type).
 
-    Queries that differ in conditions only ask the same again and again, so answers are kept.
+    Raise TypeMismatch with Spark's message if an expression is invalid. Answers are cached, because queries that differ
+    only in their conditions have the same expressions.
     """
-    asked = (tuple(fields), tuple(expressions))
-    known = _answers.setdefault(spark, {})
-    if (found := known.get(asked)) is None:
-        found = _asked_types(spark, fields, expressions)
+    key = (tuple(fields), tuple(expressions))
+    cache = _answers.setdefault(spark, {})
+    if (types := cache.get(key)) is None:
+        types = _asked_types(spark, fields, expressions)
         if sum(map(len, expressions)) <= _LONGEST_KEPT:
-            while len(known) >= _MOST_KEPT:
-                known.pop(next(iter(known)), None)
-            known[asked] = found
-    return list(found)
+            while len(cache) >= _MOST_KEPT:
+                cache.pop(next(iter(cache)), None)
+            cache[key] = types
+    return list(types)
 
 
 def _asked_types(spark: SparkSession, fields: Sequence[tuple[str, str]], expressions: Sequence[str]) -> list[str]:
@@ -175,9 +176,9 @@ def _asked_types(spark: SparkSession, fields: Sequence[tuple[str, str]], express
     columns = ", ".join(f"{quote(name)} {type_}" for name, type_ in fields)
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
-    # A query is created while somebody waits: this is few calls of Java, however many columns there are.
-    types = jvm.org.apache.spark.sql.types.StructType
-    schema = types.fromDDL(columns) if columns else types()
+    # A user waits while a query is created: this takes few calls to Java, independently of the number of columns.
+    struct_type = jvm.org.apache.spark.sql.types.StructType
+    schema = struct_type.fromDDL(columns) if columns else struct_type()
     rows = DataFrame(session.createDataFrame(jvm.java.util.ArrayList(), schema), spark)
     try:
         frame = rows.selectExpr(*expressions)

@@ -1,4 +1,4 @@
-"""Spark sessions: a local one tuned for short batches, and weft's own session over whichever Spark there is."""
+"""Spark sessions: a local session tuned for short batches, and weft's own session on any Spark context."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from weft.spark.pinned_settings import pin
 _log = logging.getLogger("weft")
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
 
-# Measured: Unix sockets and the simple checkpoint manager save most of a batch's fixed cost.
+# Measured: Unix sockets and the simple checkpoint manager save most of the fixed cost of a batch.
 _TUNED = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -41,7 +41,7 @@ _TUNED = {
     **FAIR,
 }
 
-# Where all of Spark is one process, nobody else has to reach its ports.
+# A local Spark is a single process, so no other machine has to reach its ports.
 _LOOPBACK = "127.0.0.1"
 _ALONE = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
 
@@ -49,7 +49,7 @@ _OWN = "_weft_session"
 _lock = threading.RLock()
 _started_here: WeakSet[SparkContext] = WeakSet()
 _engines: WeakKeyDictionary[SparkContext, int] = WeakKeyDictionary()
-"""Contexts that were started for engines, and how many engines use each."""
+"""The contexts that were started for engines, and the number of engines that use each."""
 
 
 def local_session(
@@ -61,13 +61,12 @@ def local_session(
     secrets: Iterable[str] = (),
     pass_env: Iterable[str] = (),
 ) -> SparkSession:
-    """The tuned local session; Java is checked first so that its absence gives a clear message.
+    """Start a tuned Spark and return its session, or return the session of a Spark that already runs in this process.
 
-    What Spark's processes print goes to the file `log` if one is given, else to stderr. With another `master` the same
-    settings apply, and `settings` win over them. Spark's processes do not inherit the variables named in `secrets`,
-    and others that look like secrets only if `pass_env` has their name or a pattern for it.
-
-    If a Spark runs in this process already, its session is returned as it is.
+    The output of Spark's processes goes to the file `log`, by default to stderr. `settings` override the tuned
+    settings, which also apply to another `master`. Spark's processes do not inherit the variables named in `secrets`;
+    they inherit other variables that look like secrets only if `pass_env` contains their name or a matching pattern.
+    Raise JavaMissing if there is no suitable Java.
     """
     with _lock:
         running = running_session()
@@ -76,8 +75,8 @@ def local_session(
         require_java()
         os.environ["PYSPARK_PYTHON"] = sys.executable
         master = master or f"local[{cores or os.cpu_count() or 1}]"
-        chosen = _TUNED | (_ALONE if is_local(master) else {}) | dict(settings or {})
-        conf = SparkConf().setMaster(master).setAppName("weft").setAll(list(chosen.items()))
+        options = _TUNED | (_ALONE if is_local(master) else {}) | dict(settings or {})
+        conf = SparkConf().setMaster(master).setAppName("weft").setAll(list(options.items()))
         if SparkContext._gateway is None:
             environment = _Environment(secrets=secrets, pass_env=pass_env, alone=is_local(master))
             _launch(conf, log, environment)
@@ -87,12 +86,12 @@ def local_session(
 
 
 def is_local(master: str) -> bool:
-    """Whether a master means that driver and executor are one Java process."""
+    """Return whether driver and executors of a master are one Java process."""
     return master == "local" or master.startswith("local[")
 
 
 def running_session() -> SparkSession | None:
-    """The session that code of this process gets from Spark's builder; None if no Spark runs."""
+    """Return the session that Spark's builder returns in this process; None if Spark is not running."""
     context = SparkContext._active_spark_context
     if context is None or context._jsc is None:
         return None
@@ -102,7 +101,7 @@ def running_session() -> SparkSession | None:
 
 @dataclass(frozen=True, slots=True)
 class _Environment:
-    """Which variables Spark's processes inherit."""
+    """The rules for the environment variables that Spark's processes inherit."""
 
     secrets: Iterable[str]
     pass_env: Iterable[str]
@@ -114,7 +113,7 @@ class _Environment:
 
 
 class _Launching(dict[str, Any]):
-    """How Java is started. PySpark puts the whole environment of this process in; secrets do not get through."""
+    """Popen arguments for the Java process. PySpark sets `env` to the whole environment; secrets are removed."""
 
     def __init__(self, environment: _Environment, **settings: Any) -> None:
         super().__init__(start_new_session=True, **settings)
@@ -125,20 +124,20 @@ class _Launching(dict[str, Any]):
 
 
 def _launch(conf: SparkConf, log: str | os.PathLike[str] | None, environment: _Environment) -> None:
-    """Start Spark's Java process in a session of its own.
+    """Start Spark's Java process in a new operating-system session.
 
-    Ctrl-C in a terminal goes to the whole foreground group, and Spark's Python workers would die of it in the middle
-    of a batch. What it means is for this process to say. The Java process still ends with this one: its stdin closes.
+    Ctrl-C in a terminal goes to the whole foreground process group and would kill Spark's Python workers in the middle
+    of a batch; only this process shall handle it. The Java process still ends with this one, because its stdin closes.
     """
     with open(os.devnull if log is None else log, "ab") as file:
-        kept = {} if log is None else {"stdout": file, "stderr": file}
-        gateway = launch_gateway(conf, _Launching(environment, **kept))  # type: ignore[no-untyped-call]
+        output = {} if log is None else {"stdout": file, "stderr": file}
+        gateway = launch_gateway(conf, _Launching(environment, **output))  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway)
 
 
 def own_session(spark: SparkSession) -> SparkSession:
-    """A session of weft's own on the same Spark. Its settings decide what weft's expressions mean, whatever those of
-    `spark` are, and nothing that weft does changes `spark`."""
+    """Return weft's own session on the context of `spark`, with pinned settings. `spark` itself is never changed. Raise
+    InvalidSetting if `spark` is stopped or not a classic session."""
     if not isinstance(spark, SparkSession):
         raise InvalidSetting(
             f"spark is a {type(spark).__module__}.{type(spark).__name__}, not a session of Spark in this process",
@@ -151,7 +150,7 @@ def own_session(spark: SparkSession) -> SparkSession:
     with _lock:
         own: SparkSession | None = getattr(context, _OWN, None)
         if own is None:
-            # One for all engines of a Spark: each session has Python workers of its own, which take seconds to start.
+            # All engines on a context share one session: each session has its own Python workers, which start slowly.
             own = spark.newSession()
             pin(own)
             setattr(context, _OWN, own)
@@ -159,22 +158,22 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 def shares_workers(spark: SparkSession) -> bool:
-    """Whether Python workers of this Spark may run code that is not weft's."""
+    """Return whether the Python workers of this Spark may also run code that is not weft's."""
     return spark.sparkContext not in _started_here
 
 
 class Lease:
-    """An engine's use of a Spark: `spark` is the engine's own session.
+    """An engine's use of a Spark context. `spark` is the engine's session.
 
-    A Spark that runs already, or that is given, is left running at the end. One that had to be started for an engine
-    is stopped with the last engine that uses it.
+    A Spark that was already running or was given keeps running. A Spark that was started for an engine is stopped when
+    the last engine releases it.
     """
 
     def __init__(self, given: SparkSession | None = None) -> None:
         with _lock:
-            found = running_session() if given is None else given
-            started = found is None
-            base = local_session() if found is None else found
+            running = running_session() if given is None else given
+            started = running is None
+            base = local_session() if running is None else running
             try:
                 self.spark = own_session(base)
             except BaseException:
@@ -187,7 +186,7 @@ class Lease:
                 _engines[self._context] = _engines.get(self._context, 0) + 1
 
     def release(self) -> None:
-        """The engine needs Spark no more; harmless when repeated."""
+        """End the engine's use of Spark. Idempotent."""
         with _lock:
             if not self._counted:
                 return

@@ -1,4 +1,4 @@
-"""Streams that Spark reads by one of its own formats."""
+"""Streams that Spark reads in one of its own formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.errors import InvalidStream
 def open_frame(
     spark: SparkSession, stream: str, *, format: str, path: str | None, schema: str | None, options: Mapping[str, str]
 ) -> DataFrame:
-    """What Spark reads by one of its formats, as a stream; raises InvalidStream with Spark's own words."""
+    """Return a streaming DataFrame that reads a Spark format. Raise InvalidStream with Spark's message on failure."""
     reader = spark.readStream.format(format).options(**options)
     try:
         reader = reader if schema is None else reader.schema(schema)

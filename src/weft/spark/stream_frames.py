@@ -1,9 +1,8 @@
-"""Streaming DataFrames as inputs: a streaming query for each, whose batches wait until weft has committed their rows.
+"""Streaming DataFrames as streams: one Spark streaming query per DataFrame.
 
-Spark keeps the offsets of a DataFrame's sources. Each of its micro-batches arrives in `foreachBatch`, waits there while
-weft runs a batch with its rows, and is committed by Spark when weft has committed. The manifest names the number of
-the micro-batch, so one that Spark repeats after a crash is recognised. A source that fails ends its own streaming query
-and no other.
+Spark keeps the offsets of a DataFrame's sources. Each of its micro-batches arrives in `foreachBatch` and waits there
+while weft runs a batch with its rows; Spark commits it after weft has committed. The manifest contains the number of
+the micro-batch, so a repetition after a crash is recognised. A source that fails ends only its own streaming query.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ AVAILABLE_NOW = "available-now"
 ONE_BATCH = "one-batch"
 _POLL = 0.02
 _NEVER_AGAIN = "365000 days"
-"""With such an interval Spark runs the first micro-batch at once and then waits: exactly one."""
+"""A trigger interval for exactly one micro-batch: Spark runs the first one at once and then waits."""
 _WAITING = ("Waiting for data to arrive", "Waiting for next trigger")
-"""What Spark says of a query between two triggers, but not before the first one has ended."""
+"""Status messages of a Spark query between two triggers. They do not appear before the first trigger has ended."""
 _PATIENCE = 120.0
-"""Seconds that a source has to answer when it is tried."""
+"""Seconds within which a source must answer in `try_frame`."""
 
 
 class Arrival:
@@ -42,13 +41,13 @@ class Arrival:
         self._error: Exception | None = None
 
     def release(self, error: Exception | None = None) -> None:
-        """Let Spark go on: it commits the micro-batch, or its query ends with the error."""
+        """Let Spark continue. It commits the micro-batch or, given an error, ends the query with it."""
         if not self._released.is_set():
             self._error = error
             self._released.set()
 
     def wait(self) -> None:
-        """Block until it is released; raises the error it was released with."""
+        """Block until `release` is called, and raise the error it was given, if any."""
         self._released.wait()
         if self._error is not None:
             raise self._error
@@ -65,7 +64,7 @@ class FrameReader:
         self._stopping = False
 
     def start(self, trigger: str) -> None:
-        """Begin to read: every `trigger`, all that is there ("available-now"), or one micro-batch ("one-batch")."""
+        """Start reading: every `trigger`, all available data ("available-now"), or one micro-batch ("one-batch")."""
         options: dict[str, Any] = {"processingTime": trigger}
         if trigger == AVAILABLE_NOW:
             options = {"availableNow": True}
@@ -77,12 +76,12 @@ class FrameReader:
 
     @property
     def active(self) -> bool:
-        """Whether it reads."""
+        """Whether the streaming query is running."""
         return self._query is not None and self._query.isActive
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing more comes before the next trigger, or ever."""
+        """Whether no micro-batch can arrive before the next trigger, or the query has ended."""
         if self._query is None or not self._query.isActive:
             return True
         status = self._query.status
@@ -90,8 +89,8 @@ class FrameReader:
 
     @property
     def found_nothing(self) -> bool:
-        """Whether it reads, has asked its sources and has found nothing new."""
-        query = self._query  # another thread may drop the stream meanwhile
+        """Whether the query is running, has asked its sources and has found no new data."""
+        query = self._query  # another thread may drop the stream at any time
         if self._waiting is not None or query is None or not query.isActive:
             return False
         status = query.status
@@ -99,12 +98,12 @@ class FrameReader:
 
     @property
     def error(self) -> str:
-        """Why it ended by itself; empty if it did not fail."""
+        """The reason why the query failed; empty if it did not fail."""
         failure = None if self._query is None else self._query.exception()
         return "" if failure is None else cause_of(failure)
 
     def stop(self) -> None:
-        """Read no more; a micro-batch that waits is read again next time."""
+        """Stop reading. A micro-batch that waits is read again after the next start."""
         self._stopping = True
         if self._waiting is not None:
             self._waiting.release(EngineStopped(f'stream "{self.stream}" is not read any more'))
@@ -124,14 +123,14 @@ class FrameReader:
 
 
 def in_session(frame: DataFrame, spark: SparkSession) -> DataFrame:
-    """The same rows in another session of the same context, whose settings then apply to what is computed of them."""
+    """Return the DataFrame in another session of the same context, whose settings apply to further computations."""
     jvm: Any = spark._jvm
     plan = frame._jdf.queryExecution().analyzed()
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
 def try_frame(stream: str, frame: DataFrame) -> None:
-    """Ask the sources of a DataFrame for what they have, once and without reading rows; raises InvalidStream."""
+    """Ask the sources of a DataFrame once for new data, without reading rows. Raise InvalidStream if one fails."""
     with TemporaryDirectory(prefix="weft-try-") as folder:
         reader = FrameReader(stream, frame, Path(folder), lambda arrival: arrival.release())
         try:
@@ -160,7 +159,7 @@ def _unusable(stream: str, detail: str) -> InvalidStream:
 
 
 class Frames:
-    """All DataFrame streams of an engine: who is read, who waits, who has failed."""
+    """All DataFrame streams of an engine, with their readers and waiting micro-batches."""
 
     def __init__(self, checkpoints: Path, *, arrived: Callable[[], None]) -> None:
         self._checkpoints = checkpoints
@@ -169,10 +168,10 @@ class Frames:
         self._readers: dict[str, FrameReader] = {}
         self._arrivals: dict[str, Arrival] = {}
         self.attached: dict[str, DataFrame] = {}
-        """The DataFrames of the user's program, by stream."""
+        """The user's DataFrames, by stream."""
 
     def start(self, stream: str, trigger: str) -> None:
-        """Begin to read a stream, unless it is being read."""
+        """Start reading a stream, unless it is already being read."""
         if stream not in self._readers:
             checkpoint = self._checkpoints / stream
             reader = FrameReader(stream, self.attached[stream], checkpoint, self._take)
@@ -180,7 +179,7 @@ class Frames:
             self._readers[stream] = reader
 
     def stop(self, stream: str) -> None:
-        """Read a stream no more."""
+        """Stop reading a stream."""
         reader = self._readers.pop(stream, None)
         with self._lock:
             self._arrivals.pop(stream, None)
@@ -188,35 +187,35 @@ class Frames:
             reader.stop()
 
     def stop_all(self) -> None:
-        """Read nothing any more."""
+        """Stop reading all streams."""
         for stream in list(self._readers):
             self.stop(stream)
 
     def forget(self, stream: str) -> None:
-        """A stream was dropped: its DataFrame and its offsets go."""
+        """Remove the DataFrame and the offsets of a dropped stream."""
         self.stop(stream)
         self.attached.pop(stream, None)
         shutil.rmtree(self._checkpoints / stream, ignore_errors=True)
 
     @property
     def reading(self) -> Mapping[str, FrameReader]:
-        """Readers by stream."""
+        """The readers, by stream."""
         return self._readers
 
     def arrivals(self) -> dict[str, Arrival]:
-        """Micro-batches that wait."""
+        """Return the waiting micro-batches, by stream."""
         with self._lock:
             return dict(self._arrivals)
 
     def release(self, arrival: Arrival, error: Exception | None = None) -> None:
-        """A micro-batch is committed, or is not to be read now."""
+        """Release a micro-batch that is committed or, with an error, is not read now."""
         with self._lock:
             if self._arrivals.get(arrival.stream) is arrival:
                 del self._arrivals[arrival.stream]
         arrival.release(error)
 
     def failures(self) -> dict[str, str]:
-        """Streams whose query has ended with an error, which is taken note of here: they are not read any more."""
+        """Stop the readers whose query has ended. Return the errors of those that failed, by stream."""
         failed = {name: reader.error for name, reader in list(self._readers.items()) if not reader.active}
         for name in failed:
             self.stop(name)

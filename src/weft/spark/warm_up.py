@@ -1,5 +1,5 @@
-"""Spark made ready for its first batch: workers started, code loaded. Cold, a first batch takes seconds, and every
-query that comes meanwhile waits for its end."""
+"""Warm-up of Spark: starts workers and loads code before the first batch. A cold first batch takes seconds, and queries
+created meanwhile wait for its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _warm: WeakSet[SparkContext] = WeakSet()
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Run a job of the shape of a batch, in all workers at once; only the first time that it is asked for."""
+    """Run a job shaped like a batch on all workers, once per Spark context."""
     with _lock:
         context = spark.sparkContext
         if context in _warm:
@@ -34,6 +34,6 @@ def warm_up(spark: SparkSession) -> None:
 
 
 def _load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What is called first loads most: numba itself. The kernels of a query are loaded when it is there."""
+    """Call one kernel, because the first call loads numba. Other kernels are loaded when a query needs them."""
     sort_order(np.arange(2, dtype=np.uint64), np.arange(2))
     yield from batches

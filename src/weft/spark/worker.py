@@ -1,4 +1,4 @@
-"""What weft asks of a Python worker of Spark's while it works for weft, and how the worker is left behind."""
+"""Set-up of Spark's Python workers for weft's tasks: one Arrow thread, and a limit on memory."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from weft.spark.session import is_local, shares_workers
 
 MEMORY_SETTING = "spark.weft.worker.memory"
 _SHARE = 0.6
-"""Of the machine's memory, for all workers that run at a time: the rest is for Java, the driver and files."""
+"""Share of the machine's memory for all concurrent workers. Java, the driver and the page cache need the rest."""
 _LEAST = 2 << 30
-"""Arrow's allocator asks for a gigabyte before it needs it, and compiled code for some hundred megabytes."""
+"""Minimum limit in bytes: Arrow's allocator reserves a gigabyte in advance, compiled code some hundred megabytes."""
 _SIZE = re.compile(r"(?P<number>\d+)\s*(?P<unit>[bkmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -32,43 +32,43 @@ _tasks_done = 0
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """How a worker is set up for a task: it travels with every task."""
+    """The set-up of a worker, shipped with every task."""
 
     memory: int | None = None
-    """Bytes that it may allocate; 0 is without limit, None is a share of the machine's memory."""
+    """Bytes that the worker may allocate; 0: no limit; None: a share of the machine's memory."""
     slots: int | None = None
-    """How many tasks run at a time on its machine; None: as many as the machine has cores."""
+    """Number of concurrent tasks on the worker's machine; None: one per core."""
     shared: bool = True
-    """Whether code that is not weft's may run in it, too."""
+    """Whether the worker may also run code that is not weft's."""
 
     def limit(self) -> int:
-        """Bytes that it may allocate; 0 is without limit."""
+        """Return the bytes that the worker may allocate; 0: no limit."""
         if self.memory is not None:
             return self.memory
         return max(_LEAST, int(_SHARE * machine_memory() / max(1, self.slots or _cores())))
 
 
 def worker_of(spark: SparkSession) -> Worker:
-    """How the workers of a Spark are to be set up; raises InvalidSetting."""
+    """Return the set-up for the workers of a Spark context. Raise InvalidSetting if the memory setting is invalid."""
     context = spark.sparkContext
-    given = context._conf.get(MEMORY_SETTING, None)
+    setting = context._conf.get(MEMORY_SETTING, None)
     slots = context.defaultParallelism if is_local(context.master or "") else None
-    return Worker(None if given is None else _to_bytes(given), slots, shares_workers(spark))
+    return Worker(None if setting is None else _to_bytes(setting), slots, shares_workers(spark))
 
 
 def _to_bytes(text: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise InvalidSetting(
             f"{MEMORY_SETTING} is {text!r}", hint='Give a size such as "4g" or "800m", or "0" for no limit.'
         )
-    return int(found["number"]) * _UNITS[found["unit"].lower()]
+    return int(match["number"]) * _UNITS[match["unit"].lower()]
 
 
 @contextmanager
 def at_work(worker: Worker) -> Iterator[None]:
-    """A task of weft's in this process: one thread for Arrow, since tasks are the parallelism, and bounded memory, so
-    that a query which needs too much gets a MemoryError where the kernel would kill some process or other."""
+    """Run a task of weft with one Arrow thread, since tasks already use all cores, and bounded memory, so that a query
+    that needs too much fails with a MemoryError before the kernel kills an arbitrary process."""
     threads = pa.cpu_count()
     if threads != 1:
         pa.set_cpu_count(1)
@@ -87,11 +87,11 @@ def at_work(worker: Worker) -> Iterator[None]:
 
 
 def _limit_memory(limit: int) -> tuple[int, int] | None:
-    """Set the limit of allocated memory (mapped files do not count); what it was before, None if it stays."""
+    """Limit allocated memory, not counting mapped files. Return the previous limits; None if they are unchanged."""
     if not limit:
         return None
     before = soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    bounds = [each for each in (soft, hard) if each != resource.RLIM_INFINITY]
+    bounds = [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]
     if any(bound <= limit for bound in bounds):
         return None
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
@@ -99,8 +99,8 @@ def _limit_memory(limit: int) -> tuple[int, int] | None:
 
 
 def _settle() -> None:
-    """After the first tasks all code is loaded and never becomes garbage: the collector, which PySpark runs after
-    every task, need not look at it again."""
+    """Exclude loaded code from garbage collection after each of the first tasks: it never becomes garbage, and PySpark
+    runs the collector after every task."""
     global _tasks_done  # noqa: PLW0603
     _tasks_done += 1
     if _tasks_done <= _SETTLED:
@@ -109,16 +109,16 @@ def _settle() -> None:
 
 
 def machine_memory() -> int:
-    """Bytes of memory that this machine or container has."""
-    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    """Return the bytes of memory of this machine or container."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _CGROUP_LIMITS:
         try:
             text = Path(path).read_text(encoding="ascii").strip()
         except OSError:
             continue
         if text.isdigit() and int(text):
-            found.append(int(text))
-    return min(found)
+            limits.append(int(text))
+    return min(limits)
 
 
 def _cores() -> int:

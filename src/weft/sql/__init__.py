@@ -1,4 +1,4 @@
-"""Text to bound query: the SQL front end. sqlglot stays inside this package."""
+"""The SQL front end: from query text to bound query. Only this package uses sqlglot."""
 
 from weft.sql.bind import bind
 from weft.sql.syntax.duration import parse_duration

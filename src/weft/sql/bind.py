@@ -1,4 +1,4 @@
-"""Text to bound query: parse, resolve, type, check windows."""
+"""Bind query text: parse it, resolve its names, type its expressions and check its windows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from weft.sql.syntax.scan import DEEPEST
 
 
 def bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
-    """The query that `text` says over `streams`; raises a `QueryError` and changes nothing if it says none.
+    """Return the bound query that `text` defines over `streams`; raise a `QueryError` if the text is not valid.
 
-    Safe to call from many threads: there is no shared state.
+    Calls from several threads are safe: binding changes no shared state.
     """
     try:
         return _bind(text, streams)
@@ -45,27 +45,27 @@ def _bind(text: str, streams: Mapping[str, Stream]) -> BoundQuery:
         outputs, aggregation, notices = _aggregate(parsed, grouping)
     else:
         outputs = select_outputs(parsed.projections, scope)
-    found = sort_conditions(parsed.conditions, scope)
-    times = check_join(scope.sources, found) if len(scope.sources) > 1 else JoinTimes()
-    _check_windows(scope, found, aggregation)
+    conditions = sort_conditions(parsed.conditions, scope)
+    times = check_join(scope.sources, conditions) if len(scope.sources) > 1 else JoinTimes()
+    _check_windows(scope, conditions, aggregation)
     window = scope.sources[0].window
     return BoundQuery(
         sql=text,
-        relations=_relations(parsed, scope, found, aggregated=aggregation is not None),
-        keys=found.sorted_keys(),
+        relations=_relations(parsed, scope, conditions, aggregated=aggregation is not None),
+        keys=conditions.sorted_keys(),
         outputs=outputs,
         bounds=times.bounds,
         sliding=window if isinstance(window, Sliding) else None,
         session=window if isinstance(window, Session) else None,
         aggregation=aggregation,
-        notices=tuple(dict.fromkeys((*found.notices, *notices, *times.notices))),
-        conditions=found.conditions(),
+        notices=tuple(dict.fromkeys((*conditions.notices, *notices, *times.notices))),
+        conditions=conditions.conditions(),
         pair_bounds=times.pairs,
     )
 
 
 def _check_size(parsed: Parsed) -> None:
-    """What all expressions of the query make of a row together is bounded."""
+    """Refuse a query whose values, all computed from one row, are together too large."""
     others = [condition.node for condition in parsed.conditions]
     others += () if parsed.group is None else parsed.group.expressions
     others += () if parsed.having is None else (parsed.having,)
@@ -73,7 +73,7 @@ def _check_size(parsed: Parsed) -> None:
 
 
 def _aggregate(parsed: Parsed, grouping: Grouping) -> tuple[tuple[Output, ...], Aggregation, tuple[str, ...]]:
-    """The outputs, the aggregation they are over, and notices."""
+    """Return the outputs, the aggregation and the notices of an aggregating query."""
     calls = Calls(grouping.scope)
     columns = GroupColumns(parsed, grouping, calls)
     outputs, having = columns.outputs(), columns.having()
@@ -81,29 +81,29 @@ def _aggregate(parsed: Parsed, grouping: Grouping) -> tuple[tuple[Output, ...], 
     return outputs, aggregation, (*grouping.notices, *calls.notices)
 
 
-def _relations(parsed: Parsed, scope: Scope, found: Conditions, *, aggregated: bool) -> tuple[Relation, ...]:
+def _relations(parsed: Parsed, scope: Scope, conditions: Conditions, *, aggregated: bool) -> tuple[Relation, ...]:
     roles: Counter[str] = Counter()
     relations = []
     for source in scope.sources:
         role = roles[source.stream.name]
         roles[source.stream.name] += 1
         columns = () if aggregated else columns_read(parsed.projections, scope, source.index)
-        predicate = found.predicate(source.index)
+        predicate = conditions.predicate(source.index)
         relations.append(Relation(source.stream.name, source.alias, role, source.window, predicate, columns))
     return tuple(relations)
 
 
-def _check_windows(scope: Scope, found: Conditions, aggregation: Aggregation | None) -> None:
-    """Sessions are of groups or join keys, and time conditions do not go with them, nor with groups."""
-    first = scope.sources[0]
-    session = isinstance(first.window, Session)
+def _check_windows(scope: Scope, conditions: Conditions, aggregation: Aggregation | None) -> None:
+    """Refuse a session window without groups or a join, and time conditions beside sessions or groups."""
+    source = scope.sources[0]
+    session = isinstance(source.window, Session)
     if session and aggregation is None and len(scope.sources) == 1:
         raise InvalidWindow(
-            f'relation "{first.alias}" has a session window but neither groups nor a join',
+            f'relation "{source.alias}" has a session window but neither groups nor a join',
             detail="A session is of the rows of one group or join key.",
             hint="Add GROUP BY, or join with another relation.",
         )
-    if (session or aggregation is not None) and found.bounds:
+    if (session or aggregation is not None) and conditions.bounds:
         what = "a session window" if session else "an aggregation"
         raise UnsupportedQuery(
             f"a condition on the distance of event times beside {what} is not supported",

@@ -1,1 +1,1 @@
-"""The files of the state directory: buckets, slices, results, the journal and its checkpoints."""
+"""Files of the state directory: buckets, slices, results, the journal and its checkpoints."""

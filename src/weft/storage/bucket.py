@@ -1,8 +1,8 @@
 """Buckets: immutable, memory-mappable Arrow files of tagged rows.
 
-A file holds the rows one tag task made for one store, as one record batch per range of hash space, sorted by
-(hash of the route, event time). Rows are written once; state, exchange and result log all refer to them by
-(file, part, row). A task that owns another range later reads that range of the old files: nothing is moved.
+A file contains the rows that one tag task wrote for one store, as one record batch per range of hash space, sorted by
+(hash of the route, event time). Rows are written once; the state, the exchange between stages and the result log refer
+to them by (file, part, row). When tasks own other ranges later, each reads its range of the old files; no row is moved.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _WORDS = b"weft.words"
 
 
 def index_hash(index: IndexId) -> str:
-    """Column with a secondary index's sorted hashes."""
+    """Return the name of the column with the sorted hashes of a secondary index."""
     return f"weft#h:{index}"
 
 
 def index_rows(index: IndexId) -> str:
-    """Column with the row number behind each of them; -1 where the key is NULL."""
+    """Return the name of the column with the row number of each hash; -1 where the key is NULL."""
     return f"weft#r:{index}"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of one range of hash space (both ends included) and what can be known without reading them."""
+    """Statistics of the rows in one range of hash space, from `low` to `high`, both included."""
 
     low: int
     high: int
@@ -53,7 +53,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket file as manifests describe it; `path` is relative to the data folder."""
+    """A bucket file as manifests describe it. `path` is relative to the data folder."""
 
     path: str
     store: StoreId
@@ -62,16 +62,16 @@ class Bucket:
     parts: tuple[Part, ...]
     bytes: int
     refs: tuple[str, ...] = ()
-    """Other files that it refers to: those of the rows that intermediate results are made of."""
+    """Files of the rows to which the combinations of a stored join refer; empty for other buckets."""
 
     @property
     def rows(self) -> int:
-        """Rows in all parts."""
+        """The number of rows in all parts."""
         return sum(part.rows for part in self.parts)
 
     @property
     def slots(self) -> Slots:
-        """Slots that some row has."""
+        """The slots in the query-sets of all rows."""
         mask = 0
         for part in self.parts:
             mask |= part.slots
@@ -79,16 +79,16 @@ class Bucket:
 
     @property
     def max_time(self) -> int:
-        """Largest event time in it."""
+        """The largest event time of a row."""
         return max(part.max_time for part in self.parts if part.rows)
 
     @property
     def min_time(self) -> int:
-        """Smallest event time in it."""
+        """The smallest event time of a row."""
         return min(part.min_time for part in self.parts if part.rows)
 
     def to_json(self) -> dict[str, Any]:
-        """As in a manifest."""
+        """Return the JSON value that a manifest contains."""
         return {
             "path": self.path,
             "store": self.store,
@@ -100,7 +100,7 @@ class Bucket:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Bucket:
-        """The inverse of `to_json`."""
+        """Parse the output of `to_json`."""
         parts = tuple(
             Part(low, high, rows, min_time, max_time, Slots(int(slots, 16)))
             for low, high, rows, min_time, max_time, slots in value["parts"]
@@ -111,13 +111,13 @@ class Bucket:
 
 
 def bucket_schema(rows: pa.Schema, *, epoch: int, words: int) -> pa.Schema:
-    """Schema of a bucket file: the epoch its query-sets are of goes with it, so that a file explains itself."""
+    """Return the schema of a bucket file. Its metadata name the epoch and the width in words of the query-sets."""
     return rows.with_metadata({_EPOCH: str(epoch).encode(), _WORDS: str(words).encode()})
 
 
 @dataclass(frozen=True, slots=True)
 class PartView:
-    """A part of a bucket, mapped into memory: nothing is read before it is touched."""
+    """A part of a bucket, mapped into memory. Pages are read when they are first accessed."""
 
     rows: pa.RecordBatch
     epoch: int
@@ -125,23 +125,23 @@ class PartView:
     sets: np.ndarray[Any, np.dtype[np.uint64]]
 
     def column(self, name: str) -> np.ndarray[Any, Any]:
-        """A fixed-width column without NULLs as an array."""
+        """Return a fixed-width column without NULLs as an array, without copying."""
         values: np.ndarray[Any, Any] = self.rows.column(name).to_numpy(zero_copy_only=True)
         return values
 
 
 def meaning_of_sets(schema: pa.Schema) -> tuple[int, int]:
-    """The epoch of a file's query-sets, and their words."""
+    """Return the epoch and the width in words of a file's query-sets."""
     return int(schema.metadata[_EPOCH]), int(schema.metadata[_WORDS])
 
 
 def open_part(path: Path, part: int) -> PartView:
-    """Map one part of a bucket file."""
+    """Map one part of a bucket file into memory."""
     return open_parts(path, (part,))[0]
 
 
 def open_parts(path: Path, parts: Sequence[int]) -> list[PartView]:
-    """Map some parts of a bucket file."""
+    """Map the parts of a bucket file with these numbers into memory."""
     file = DataFile(path)
     epoch, words = meaning_of_sets(file.schema)
     return [_view(file.batch(part), epoch, words) for part in parts]
@@ -153,12 +153,12 @@ def _view(rows: pa.RecordBatch, epoch: int, words: int) -> PartView:
 
 
 def sets_to_arrow(sets: np.ndarray[Any, np.dtype[np.uint64]]) -> pa.Array:
-    """Query-sets as an Arrow column, without copying."""
+    """Return query-sets as an Arrow column, without copying."""
     sets = np.ascontiguousarray(sets)
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(8 * sets.shape[1]), len(sets), [None, pa.py_buffer(sets)])
 
 
 def sets_from_arrow(column: pa.Array, words: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """The inverse of `sets_to_arrow`."""
+    """Return the query-sets of a column that `sets_to_arrow` made, without copying."""
     values = np.frombuffer(column.buffers()[1], np.uint64)
     return values[column.offset * words : (column.offset + len(column)) * words].reshape(-1, words)

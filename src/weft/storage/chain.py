@@ -1,4 +1,4 @@
-"""The chain of journal entries, read back: changes and manifests in the order in which they were written."""
+"""Reading and checking the chain of journal entries: changes and manifests in the order they were written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.storage.head import Link
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry as it was written, its place in the chain, and the file it is in."""
+    """A journal entry, with the file and the batch it belongs to and its digest."""
 
     file: str
     batch: int
@@ -26,12 +26,12 @@ class Entry:
 
     @property
     def number(self) -> int:
-        """How many entries are before it."""
+        """The number of entries before this one."""
         return int(self.value["entry"]["entries"])
 
 
 class Reading:
-    """Reads the entries of batches later than `after`, from a place in the chain on."""
+    """A single pass over the entries of batches later than `after`, starting at position `link` of the chain."""
 
     def __init__(self, directory: Directory, link: Link, head: Link, after: int) -> None:
         self._directory = directory
@@ -41,17 +41,17 @@ class Reading:
         self._following = after + 1
         """The batch whose manifest comes next."""
         self._torn: list[tuple[Path, int]] = []
-        """Files whose end was cut short by a crash, and how much of them counts."""
+        """Files whose last entry a crash cut short, with the number of bytes before that entry."""
         self._unread: StateCorrupt | None = None
-        """Why the last manifest cannot be read; if it was never acknowledged, a crash cut it short."""
+        """Why the last manifest cannot be read. If the head does not count the manifest, a crash cut it short."""
         self._digests: dict[int, str] = {link.entries: link.digest}
 
     def entries(self) -> Iterator[Entry]:
-        """All of them, each checked to be the next one."""
+        """Yield the entries in order. Raise StateCorrupt where an entry does not follow the one before it."""
         changes = deque(self._changes())
-        manifests = [each for each in self._directory.numbered("commits") if each[0] > self._after]
+        manifests = [commit for commit in self._directory.numbered("commits") if commit[0] > self._after]
         first = min(
-            [batch for batch, _ in manifests[:1]] + [each.batch for each in changes if each.number][:1], default=0
+            [batch for batch, _ in manifests[:1]] + [change.batch for change in changes if change.number][:1], default=0
         )
         if self._after < 0 and first > 0:
             raise missing(f"checkpoints/{number_name(first, '.json')}")
@@ -63,15 +63,15 @@ class Reading:
             if self._torn and _number(self._torn[0][0]) <= batch:
                 raise _cut_short(self._torn[0][0], f"The manifest of batch {batch} was written after it.")
             try:
-                found = self._directory.read_sealed("commits", path.name)
+                sealed = self._directory.read_sealed("commits", path.name)
             except StateCorrupt as error:
                 if changes or batch != manifests[-1][0]:
                     raise
                 self._unread = error
                 self._torn.append((path, 0))
                 return
-            assert found is not None
-            yield self._next(Entry(f"commits/{path.name}", batch, *found, is_change=False))
+            assert sealed is not None
+            yield self._next(Entry(f"commits/{path.name}", batch, *sealed, is_change=False))
             self._following = batch + 1
         while changes:
             yield self._next(changes.popleft())
@@ -85,7 +85,8 @@ class Reading:
             lines, size = self._directory.read_lines("changelog", path.name)
             for value, digest in lines:
                 entry = Entry(f"changelog/{path.name}", batch, value | {"batch": batch}, digest, is_change=True)
-                if entry.number >= self.link.entries:  # others are summed up: a crash came before they were removed
+                # After a crash, entries that the checkpoint already covers may not have been removed yet.
+                if entry.number >= self.link.entries:
                     yield entry
             if size < path.stat().st_size:
                 self._torn.append((path, size))
@@ -113,28 +114,28 @@ class Reading:
         return entry
 
     def check_end(self) -> None:
-        """Whether everything is there that the head knows of."""
-        known = self._head
-        if known.entries > self.link.entries and self._unread is not None:
+        """Raise StateCorrupt if the head counts entries that were not read, or belongs to another journal."""
+        head = self._head
+        if head.entries > self.link.entries and self._unread is not None:
             raise self._unread
-        if known.entries > self.link.entries:
+        if head.entries > self.link.entries:
             batch = self._following
             names = f'"changelog/{number_name(batch, ".jsonl")}" or "commits/{number_name(batch, ".json")}"'
             names += "" if self._digests.keys() - {0} else ", or the checkpoint,"
             raise StateCorrupt(
                 f"state file {names} is missing or cut short",
-                detail=f"There are {self.link.entries} entries, and {known.entries} were written, says the head.",
+                detail=f"There are {self.link.entries} entries, and {head.entries} were written, says the head.",
                 hint=RESTORE,
             )
-        if self._digests.get(known.entries, known.digest) != known.digest:
+        if self._digests.get(head.entries, head.digest) != head.digest:
             raise StateCorrupt(
                 "the journal is not the one that the head belongs to",
-                detail=f"Entry {known.entries} has another digest.",
+                detail=f"Entry {head.entries} has another digest.",
                 hint=RESTORE,
             )
 
     def remove_torn(self) -> None:
-        """Cut off what a crash left unfinished: it was never acknowledged."""
+        """Remove incomplete entries that a crash left. They were never acknowledged."""
         for path, size in self._torn:
             if size or path.suffix == ".jsonl":
                 os.truncate(path, size)

@@ -1,7 +1,7 @@
-"""Combinations of rows as matched lists: for each member a reference to a row, nothing of the row itself.
+"""Combinations of rows, stored as one row reference per member and without the rows' values.
 
-The same file serves three times: as the exchange between two probe stages, as a store of intermediate results, and as
-a piece of the result log. Rows are written once, by the tag stage, and built only when results are read.
+The same file format serves as the exchange between two probe stages, as a stored join, and as a part of the result
+log. The tag stage writes each row once; result rows are built only when they are read.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """One member of every combination: which part its row is in (a number among the parts), which row, and when."""
+    """One member of each combination in a list: number of the part its row is in, row number, and event time."""
 
     part: Array
     row: Array
     time: Array
 
     def take(self, rows: Array) -> Member:
-        """Some of them."""
+        """Return this member of the combinations at positions `rows`."""
         return Member(self.part[rows], self.row[rows], self.time[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartMember:
-    """All rows of one part, as members of combinations that are not written out."""
+    """All rows of the part with this number, as a member whose part and row columns are not materialized."""
 
     number: int
     time: Array
 
     def take(self, rows: Array) -> Member:
-        """Some of them."""
+        """Return this member of the combinations at positions `rows`."""
         return Member(np.full(len(rows), self.number, np.int32), rows.astype(np.int32, copy=False), self.time[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileMember:
-    """A member of all combinations of a file; `numbers` gives the number of each of the file's references."""
+    """A member of the combinations of a file. `numbers` maps the file's part numbers to those of the caller."""
 
     part: Array
     row: Array
@@ -60,7 +60,7 @@ class FileMember:
     numbers: Array
 
     def take(self, rows: Array) -> Member:
-        """Some of them."""
+        """Return this member of the combinations at positions `rows`."""
         return Member(self.numbers[self.part[rows]], self.row[rows], self.time[rows])
 
 
@@ -69,9 +69,9 @@ StoredMember = PartMember | FileMember
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Combinations:
-    """Combinations with the query-sets for which they qualify; members in the fixed order of inputs.
+    """A list of combinations with their query-sets. Members are in the fixed order of inputs.
 
-    `hashes` are of the key they are divided by, where they are.
+    `hashes` are the hashes of the key that partitions the combinations, if a key does.
     """
 
     members: tuple[Member, ...]
@@ -82,19 +82,21 @@ class Combinations:
         return len(self.sets)
 
     def take(self, rows: Array) -> Combinations:
-        """Some of them, in this order."""
+        """Return the combinations at these positions, in this order."""
         hashes = None if self.hashes is None else self.hashes[rows]
-        return Combinations(tuple(each.take(rows) for each in self.members), np.take(self.sets, rows, axis=0), hashes)
+        return Combinations(
+            tuple(member.take(rows) for member in self.members), np.take(self.sets, rows, axis=0), hashes
+        )
 
     def with_sets(self, sets: Array) -> Combinations:
-        """With other query-sets; without the combinations that no query is left for."""
+        """Return the combinations with new query-sets, without those whose query-set is empty."""
         kept = sets.any(axis=1)
-        found = Combinations(self.members, sets, self.hashes)
-        return found if bool(kept.all()) else found.take(np.flatnonzero(kept))
+        combinations = Combinations(self.members, sets, self.hashes)
+        return combinations if bool(kept.all()) else combinations.take(np.flatnonzero(kept))
 
 
 def concat(parts: Sequence[Combinations]) -> Combinations:
-    """All of some lists with the same members."""
+    """Concatenate lists of combinations that have the same members."""
     if len(parts) == 1:
         return parts[0]
     members = tuple(
@@ -102,16 +104,16 @@ def concat(parts: Sequence[Combinations]) -> Combinations:
         for at in range(len(parts[0].members))
     )
     hashes = [part.hashes for part in parts if part.hashes is not None]
-    together = np.concatenate(hashes) if len(hashes) == len(parts) else None
-    return Combinations(members, np.concatenate([part.sets for part in parts]), together)
+    all_hashes = np.concatenate(hashes) if len(hashes) == len(parts) else None
+    return Combinations(members, np.concatenate([part.sets for part in parts]), all_hashes)
 
 
 Indexes = Mapping[str, tuple[Array, Array]]
-"""By `place_id`: sorted hashes, and the combinations behind them."""
+"""By `place_id`: the sorted hashes, and the position of the combination that has each hash."""
 
 
 def place_id(owner: Input, index: Index) -> str:
-    """Names the index by a key of one member."""
+    """Return the name of the index by a key of the member `owner`."""
     return content_id(owner.text, index.id)
 
 
@@ -124,26 +126,26 @@ def write_combinations(
     times: bool,
     indexes: Indexes | None = None,
 ) -> Written:
-    """Write a list that is not empty; its part numbers are those of `refs`.
+    """Write a non-empty list of combinations whose part numbers are positions in `refs`.
 
-    Without `times` they can be read from the rows.
+    `times` says whether to write the members' event times, which are otherwise found in the rows.
     """
     columns: dict[str, pa.Array] = {} if found.hashes is None else {HASH: pa.array(found.hashes)}
-    narrow = np.int16 if len(refs) < 1 << 15 else np.int32
+    part_type = np.int16 if len(refs) < 1 << 15 else np.int32
     for at, member in enumerate(found.members):
-        columns |= {f"p{at}": pa.array(member.part.astype(narrow)), f"r{at}": pa.array(member.row, pa.int32())}
+        columns |= {f"p{at}": pa.array(member.part.astype(part_type)), f"r{at}": pa.array(member.row, pa.int32())}
         if times:
             columns[f"t{at}"] = pa.array(member.time, pa.int64())
     for place, (hashes, rows) in (indexes or {}).items():
         columns |= {f"h:{place}": pa.array(hashes), f"o:{place}": pa.array(rows)}
     columns[SETS] = sets_to_arrow(found.sets)
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-    described = {
+    metadata = {
         _REFS: json.dumps([[ref.path, ref.part] for ref in refs]).encode(),
         _WORDS: str(found.sets.shape[1]).encode(),
-        _SPANS: json.dumps([[int(each.time.min()), int(each.time.max())] for each in found.members]).encode(),
+        _SPANS: json.dumps([[int(member.time.min()), int(member.time.max())] for member in found.members]).encode(),
     }
-    return write_file(folder, name, batch.schema.with_metadata(described), [batch])
+    return write_file(folder, name, batch.schema.with_metadata(metadata), [batch])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,42 +156,42 @@ class CombinationFile:
     refs: tuple[PartRef, ...]
     words: int
     spans: tuple[tuple[int, int], ...]
-    """First and last event time of each member."""
+    """The first and the last event time of each member."""
 
     @property
     def members(self) -> int:
-        """How many members each combination has."""
+        """The number of members of each combination."""
         return len(self.spans)
 
     @property
     def hashes(self) -> Array:
-        """Of the key they are sorted by."""
+        """The hashes of the key by which the combinations are sorted."""
         values: Array = self.batch.column(HASH).to_numpy(zero_copy_only=True)
         return values
 
     @property
     def sets(self) -> Array:
-        """The query-sets."""
+        """The query-sets of the combinations."""
         return sets_from_arrow(self.batch.column(SETS), self.words)
 
     def has_index(self, place: str) -> bool:
-        """Whether it has an index."""
+        """Return whether the file has the index with this `place_id`."""
         return f"h:{place}" in self.batch.schema.names
 
     def index(self, place: str) -> tuple[Array, Array]:
-        """Sorted hashes, and the combinations behind them; -1 where one has no key."""
+        """Return an index: the sorted hashes and the position of each hash's combination (-1 where the key is NULL)."""
         return self._column(f"h:{place}"), self._column(f"o:{place}")
 
     def rows(self, member: int) -> tuple[Array, Array]:
-        """Part numbers (among the file's own references) and row numbers of a member."""
+        """Return the part numbers (positions in `refs`) and the row numbers of a member."""
         return self._column(f"p{member}"), self._column(f"r{member}")
 
     def member(self, at: int, numbers: Array) -> FileMember:
-        """A member of all of them; `numbers` gives the caller's number of each of the file's references."""
+        """Return the member at a position. `numbers` maps the file's part numbers to those of the caller."""
         return FileMember(*self.rows(at), self._column(f"t{at}"), numbers)
 
     def combinations(self, span: slice, numbers: Array) -> Combinations:
-        """A range of them; `numbers` gives the caller's number of each of the file's references."""
+        """Return a range of the combinations. `numbers` maps the file's part numbers to those of the caller."""
         members = tuple(
             Member(numbers[self._column(f"p{at}")[span]], self._column(f"r{at}")[span], self._column(f"t{at}")[span])
             for at in range(self.members)
@@ -203,9 +205,9 @@ class CombinationFile:
 
 
 def open_combinations(path: Path) -> CombinationFile:
-    """Map a file of combinations."""
+    """Map a file of combinations into memory."""
     file = DataFile(path)
-    described = file.schema.metadata
-    refs = tuple(PartRef(name, part) for name, part in json.loads(described[_REFS]))
-    spans = tuple((first, last) for first, last in json.loads(described[_SPANS]))
-    return CombinationFile(file.batch(0), refs, int(described[_WORDS]), spans)
+    metadata = file.schema.metadata
+    refs = tuple(PartRef(name, part) for name, part in json.loads(metadata[_REFS]))
+    spans = tuple((first, last) for first, last in json.loads(metadata[_SPANS]))
+    return CombinationFile(file.batch(0), refs, int(metadata[_WORDS]), spans)

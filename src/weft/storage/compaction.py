@@ -1,4 +1,4 @@
-"""Which small buckets to merge: size-tiered, like a log-structured merge tree."""
+"""The choice of small buckets to merge: size-tiered compaction, as in a log-structured merge tree."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from weft.plan.key import StoreId
 from weft.storage.bucket import Bucket
 
 FAN_IN = 8
-"""Buckets of one size class before they are merged."""
+"""Number of buckets of one size class that triggers a merge."""
 MOST_TOGETHER = 64
-"""Buckets that are merged into one at a time: many tasks may make many small ones in each batch."""
+"""Maximum number of buckets in one merge. Many tasks may write many small buckets in each batch."""
 GROUP_BYTES = 512 << 20
-"""Buckets that are larger together are not merged: merging them would take long and bring little."""
+"""Maximum total size of one merge. Merging larger buckets takes long and gains little."""
 BATCH_BYTES = 1 << 30
-"""What is merged in one batch; more where batches themselves are large, so that merging keeps up with them."""
+"""Bytes to merge in one batch. Large batches merge more (`_AMPLIFICATION` times their size), to keep up."""
 _AMPLIFICATION = 4
 
 
 def choose_merges(buckets: Iterable[Bucket], reach: Mapping[StoreId, int | None]) -> tuple[tuple[str, ...], ...]:
-    """Groups of bucket files to merge: as many as there are, as long as a batch has the time for them.
+    """Return groups of bucket files to merge, within the byte budget of a batch.
 
-    Merged rows are freed together. So a merge may span at most a quarter of the time that the store reaches back
-    (`reach`, in microseconds; None is unlimited), or, of rows that are kept for longer since a partner has no newer
-    ones, a quarter of their age: then garbage stays within a quarter of what is kept.
+    Merged rows are freed together, so a merge may span at most a quarter of the time that the store reaches back
+    (`reach`, in microseconds; None is unlimited). Where rows are kept for longer because a joined stream has no newer
+    rows, a merge may span a quarter of their age. This bounds garbage to a quarter of what is kept.
     """
     tiers: dict[tuple[StoreId, int], list[Bucket]] = defaultdict(list)
     newest: dict[StoreId, int] = {}
-    epochs: dict[int, int] = defaultdict(int)
+    epoch_bytes: dict[int, int] = defaultdict(int)
     for bucket in buckets:
         if bucket.store in reach:
             tiers[bucket.store, int(log(max(bucket.rows, 1), FAN_IN))].append(bucket)
             newest[bucket.store] = max(bucket.max_time, newest.get(bucket.store, bucket.max_time))
-            epochs[bucket.epoch] += bucket.bytes
-    left = max(BATCH_BYTES, _AMPLIFICATION * epochs[max(epochs)]) if epochs else 0
+            epoch_bytes[bucket.epoch] += bucket.bytes
+    left = max(BATCH_BYTES, _AMPLIFICATION * epoch_bytes[max(epoch_bytes)]) if epoch_bytes else 0
     chosen: list[tuple[str, ...]] = []
-    # The smallest first: they are the most, and cost the least.
+    # Smallest first: small buckets are the most numerous and the cheapest to merge.
     for (store, _), tier in sorted(tiers.items(), key=lambda item: (item[0][1], item[0][0])):
         for run in _runs(tier, reach[store], newest[store]):
             size = sum(bucket.bytes for bucket in run)
@@ -49,7 +49,7 @@ def choose_merges(buckets: Iterable[Bucket], reach: Mapping[StoreId, int | None]
 
 
 def _runs(tier: list[Bucket], reach: int | None, newest: int) -> Iterator[list[Bucket]]:
-    """Buckets in a row, the oldest first, that are enough, and span little enough time and bytes together."""
+    """Yield runs of consecutive buckets, oldest first: at least `FAN_IN` each, within the limits on time and bytes."""
     tier = sorted(tier, key=lambda bucket: bucket.min_time)
     run: list[Bucket] = []
     at = 0
@@ -61,7 +61,7 @@ def _runs(tier: list[Bucket], reach: int | None, newest: int) -> Iterator[list[B
 
 
 def _run(tier: list[Bucket], reach: int | None, newest: int) -> list[Bucket]:
-    """As many from the first on as may be merged."""
+    """Return the longest prefix of `tier` that may be merged."""
     begin, end, size = tier[0].min_time, tier[0].max_time, 0
     for at, bucket in enumerate(tier):
         end, size = max(end, bucket.max_time), size + bucket.bytes

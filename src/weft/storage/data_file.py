@@ -1,7 +1,7 @@
-"""Data files that notice damage: Arrow record batches with a digest each, and a digest of those in the file's name.
+"""Data files that detect damage: Arrow record batches with a digest each, and a digest of the digests in the file name.
 
-Whoever names a file says thereby what is in it. A process checks what it opens the first time that it does, part by
-part: a task that needs one range of a bucket reads only that. Nothing is mapped for others before it was checked.
+A file name therefore identifies the content. A process checks each part of a file when it first opens that part, so a
+task that needs one range of a bucket reads only that range. No part is handed out unchecked.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ _NAME = re.compile(r".*-([0-9a-f]{16})\.[a-z.]+")
 _WORD, _ENDING = 8, 2
 _FIXED, _PER_PART = 6, 4
 _KEPT = 1 << 13
-"""Files of which a process remembers that it has checked them: those it used last. Each takes some hundred bytes, in
-every process; who has more live files than that checks some of them again."""
+"""Number of recently used files that a process remembers as checked. Each takes some hundred bytes in every process;
+with more live files than this, some are checked again."""
 
 _checked: OrderedDict[str, int] = OrderedDict()
-"""By path: what was checked, as bits: Arrow's own description, then the parts."""
+"""By path, what was checked: bit 0 stands for Arrow's header and footer, bit n + 1 for part n."""
 _lock = threading.Lock()
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class FileMissing(StateCorrupt, FileNotFoundError):
-    """A data file is not there: the state directory is damaged, unless its results were given up meanwhile."""
+    """A data file is missing: the state directory is damaged, unless its results were discarded meanwhile."""
 
     def __init__(self, path: Path) -> None:
         StateCorrupt.__init__(self, f'state file "{_shown(path)}" is missing', hint=RESTORE)
-        self.filename = str(path)  # as of any FileNotFoundError
+        self.filename = str(path)  # as every FileNotFoundError has
 
     __str__ = StateCorrupt.__str__
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that was written: its path relative to the data folder, its size, and how many rows it has."""
+    """A written file: its path relative to the data folder, its size and its number of rows."""
 
     path: str
     bytes: int
@@ -58,9 +58,9 @@ class Written:
 
 
 def write_file(folder: str | Path, name: str, schema: pa.Schema, parts: Iterable[pa.RecordBatch]) -> Written:
-    """Write a file of record batches. What is added to its name is a digest of what is in it.
+    """Write a file of record batches and append a digest of its content to its name.
 
-    Its name must be new: files are never overwritten.
+    The name must be new: files are never overwritten.
     """
     path = Path(folder) / name
     with _writing(path), disk_errors(path.name):
@@ -80,17 +80,17 @@ def write_file(folder: str | Path, name: str, schema: pa.Schema, parts: Iterable
         stem, dot, suffix = name.partition(".")
         final = f"{stem}-{digest(trailer):016x}{dot}{suffix}"
         path.rename(Path(folder) / final)
-    # Whoever has just computed the digests need not do so again.
+    # This process has just computed the digests, so it need not check them.
     _note(Path(folder) / final, (1 << len(rows) + 1) - 1)
     return Written(final, int(size), sum(rows))
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """A task that cannot write says so in the user's terms: no query is at fault then."""
+    """Turn an OSError into StateUnavailable, so that no query is blamed for a failed write."""
     try:
         yield
-    except WeftError:  # another file, which is missing, or which cannot be read
+    except WeftError:  # about another file, which is missing or unreadable
         raise
     except OSError as error:
         raise StateUnavailable(
@@ -101,12 +101,12 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _describe(data: pa.Buffer, size: int, ends: list[int], rows: list[int]) -> bytes:
-    """Where the parts of a file are, with their digests; the first and last bytes are Arrow's own description."""
+    """Return the trailer: position and digest of each part, and of Arrow's header and footer around the parts."""
     view = np.frombuffer(data, np.uint8)
-    head = 16 + int(view[12:16].view(np.int32)[0])
-    ends = ends or [head]
-    begins = [head, *ends[:-1]]
-    words = [size, head, digest(view[:head]), ends[-1], digest(view[ends[-1] :]), len(rows)]
+    header_end = 16 + int(view[12:16].view(np.int32)[0])
+    ends = ends or [header_end]
+    begins = [header_end, *ends[:-1]]
+    words = [size, header_end, digest(view[:header_end]), ends[-1], digest(view[ends[-1] :]), len(rows)]
     for begin, end, count in zip(begins, ends, rows, strict=False):
         words += [begin, end, count, digest(view[begin:end])]
     words += [(len(words) + _ENDING) * _WORD, _MAGIC]
@@ -114,7 +114,7 @@ def _describe(data: pa.Buffer, size: int, ends: list[int], rows: list[int]) -> b
 
 
 class DataFile:
-    """A file, mapped into memory; every part is checked before it is handed out."""
+    """A data file, mapped into memory. Every part is checked before it is handed out."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -126,11 +126,11 @@ class DataFile:
 
     @property
     def parts(self) -> int:
-        """How many record batches it has."""
+        """The number of record batches in the file."""
         return int(self._words[5])
 
     def batch(self, number: int) -> pa.RecordBatch:
-        """One of its record batches."""
+        """Return the record batch with this number."""
         if number >= self.parts:
             raise self._damaged(f"It has {self.parts} parts, and part {number} is asked for.")
         begin, end, rows, expected = map(int, self._words[_FIXED + number * _PER_PART :][:_PER_PART])
@@ -143,7 +143,7 @@ class DataFile:
         return batch
 
     def _trailer(self) -> Words:
-        """Where everything is. That it is what the file's name says makes every other digest right."""
+        """Return the trailer. Its digest is in the file's name, so the digests in a valid trailer can be trusted."""
         size = len(self._view)
         if size < (_FIXED + _ENDING) * _WORD or size % _WORD:
             raise self._damaged(f"It has {size} bytes, which no such file has.")
@@ -152,12 +152,12 @@ class DataFile:
             raise self._damaged("It does not end as such a file does.")
         words = self._view[size - length :].view(np.uint64)
         if not _is_checked(self._path, 1):
-            named = _NAME.fullmatch(self._path.name)
-            if named is None or int(named[1], 16) != digest(words):
+            name = _NAME.fullmatch(self._path.name)
+            if name is None or int(name[1], 16) != digest(words):
                 raise self._damaged("What it says about itself is not what its name says.")
-            head, head_digest, tail, tail_digest = map(int, words[1:5])
-            self._check(0, head, head_digest)
-            self._check(tail, size - length, tail_digest)
+            header_end, header_digest, footer_begin, footer_digest = map(int, words[1:5])
+            self._check(0, header_end, header_digest)
+            self._check(footer_begin, size - length, footer_digest)
             _note(self._path, 1)
         return words
 
@@ -170,43 +170,43 @@ class DataFile:
 
 
 def _map(path: Path) -> tuple[pa.Buffer, str]:
-    """What is in a file, in its own place or in a pack: it is in the pack before its own place is empty. And how the
-    file is called in messages."""
+    """Return the content of a file and its name for messages. A file is put into a pack before it is removed from its
+    own path, so a file that is missing from its path is looked up in the packs."""
     try:
         return pa.memory_map(str(path)).read_buffer(), _shown(path)
     except FileNotFoundError as error:
         name = f"{path.parent.name}/{path.name}"
-        found = find_packed(path.parents[2] / PACKS, name) if len(path.parents) > 2 else None
-        if found is None:
+        packed = find_packed(path.parents[2] / PACKS, name) if len(path.parents) > 2 else None
+        if packed is None:
             raise FileMissing(path) from error
-        return found[0], f"{found[1]}: {name}"
+        return packed[0], f"{packed[1]}: {name}"
     except (OSError, pa.ArrowInvalid) as error:
         raise unreadable(_shown(path), error) from error
 
 
 def _shown(path: Path) -> str:
-    """Its path as one finds it in the state directory."""
+    """Return a file's path relative to the state directory."""
     return "/".join(path.parts[-3:])
 
 
-def _is_checked(path: Path, what: int) -> bool:
+def _is_checked(path: Path, bits: int) -> bool:
     with _lock:
         key = str(path)
         if key in _checked:
             _checked.move_to_end(key)
-        return bool(_checked.get(key, 0) & what)
+        return bool(_checked.get(key, 0) & bits)
 
 
-def _note(path: Path, what: int) -> None:
+def _note(path: Path, bits: int) -> None:
     with _lock:
         key = str(path)
-        _checked[key] = _checked.get(key, 0) | what
+        _checked[key] = _checked.get(key, 0) | bits
         _checked.move_to_end(key)
         if len(_checked) > _KEPT:
             _checked.popitem(last=False)
 
 
 def forget_checked() -> None:
-    """Check every file again that is opened from here on, as a new process does."""
+    """Forget which files were checked, so that every file is checked again when it is next opened."""
     with _lock:
         _checked.clear()

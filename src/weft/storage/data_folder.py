@@ -1,4 +1,4 @@
-"""The folder of data files: one folder in it for each batch that has files; what nobody needs is removed."""
+"""Removal of files from the data folder, which has one subfolder per batch that wrote files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from weft.storage.journal import Manifest
 
 
 class DataFolder:
-    """Removes files from the data folder of a state directory, and folders of batches with their last file."""
+    """The data folder of a state directory. The subfolder of a batch is removed together with its last file."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files by their path in it, as far as they are there."""
+        """Remove files by their paths relative to the data folder. Missing files are ignored."""
         for name in names:
             path = self._directory.path("data", *name.split("/"))
             path.unlink(missing_ok=True)
@@ -25,7 +25,7 @@ class DataFolder:
                 path.parent.rmdir()
 
     def remove_attempt(self, batch: int, attempt: str) -> None:
-        """Remove the files of an attempt at a batch that failed."""
+        """Remove the files that a failed attempt at a batch wrote."""
         folder = self._directory.path("data", number_name(batch))
         for path in folder.glob(f"*-{attempt}-*"):
             path.unlink(missing_ok=True)
@@ -33,8 +33,8 @@ class DataFolder:
             folder.rmdir()
 
     def remove_unnamed(self, manifest: Manifest) -> None:
-        """Remove what is in the folder of a committed batch and not in its manifest: files of tasks that failed, that
-        ran twice and came second, or that were only for the stages of the batch."""
+        """Remove the files in the folder of a committed batch that its manifest does not name: those of failed tasks,
+        of the slower of two duplicate tasks, and of exchanges between the stages of the batch."""
         folder = self._directory.path("data", number_name(manifest.batch))
         named = manifest.named_files()
         with suppress(FileNotFoundError):
@@ -45,7 +45,7 @@ class DataFolder:
                 folder.rmdir()
 
     def remove_uncommitted(self, next_batch: int) -> None:
-        """After a restart, when nothing of the journal is missing: remove the folders of batches that never were."""
+        """Remove the folders of batches that were never committed. Call only after the whole journal was read."""
         for batch, folder in self._directory.numbered("data"):
             if batch >= next_batch:
                 self._directory.remove_tree("data", folder.name)

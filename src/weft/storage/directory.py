@@ -1,4 +1,4 @@
-"""The state directory: one owner at a time, one format version, atomic writes, no path that leaves it."""
+"""The state directory: one owner at a time, one format version, atomic writes, and no path that leads out of it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ FORMAT = 3
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 _MODE = 0o700
-"""Of the directory: rows of all tenants are below it."""
+"""Permissions of the directory, which contains the rows of all tenants."""
 IDENTITY_FILE = "identity.json"
-"""A random name, by which others know the directory wherever it is moved to; made with it, and never again."""
+"""File with a random id, created with the directory and never changed. Sinks recognise a moved directory by it."""
 RESTORE = "Restore the state directory from a copy, or give a new path."
-"""What to do about a damaged state directory."""
+"""The hint for errors about a damaged state directory."""
 _FOLDERS = (
     "streams", "changelog", "commits", "checkpoints", "data", "packs", "quarantine", "sinks", "inputs", "ahead",
 )  # fmt: skip
@@ -36,7 +36,7 @@ _FOLDERS = (
 
 @contextmanager
 def disk_errors(what: str) -> Iterator[None]:
-    """Turn "no space left" into the user's error; other failures pass."""
+    """Turn an OSError for a full disk or an exhausted quota into DiskFull. Other errors pass."""
     try:
         yield
     except OSError as error:
@@ -54,17 +54,17 @@ _PASSING = frozenset({
     errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EHOSTDOWN,
     errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH,
 })  # fmt: skip
-"""Reasons why a file cannot be opened that say nothing about what is in it."""
+"""Error numbers of failures to open a file that may pass and do not mean that the file is damaged."""
 
 
 def state_path(path: str | os.PathLike[str]) -> Path:
-    """The path of a state directory, which need not be there; an address is refused."""
+    """Return the path of a state directory, which need not exist. Raise InvalidSetting if `path` is a URL."""
     hint = "Give a directory that the driver and all executors reach under the same path."
     return Path(local_path(os.fspath(path), "state directory", hint=hint))
 
 
 class Directory:
-    """Paths below one root, locked for this process until `close`."""
+    """A state directory, locked for this process until `close`."""
 
     def __init__(self, root: Path, lock: int) -> None:
         self.root = root
@@ -72,7 +72,7 @@ class Directory:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Directory:
-        """Open or create a state directory; a second owner and other versions are refused."""
+        """Open or create a state directory. Raise StateLocked if it is in use, StateVersion if its format differs."""
         root = state_path(path).resolve()
         with disk_errors("the state directory"):
             try:
@@ -92,22 +92,23 @@ class Directory:
         return cls(root, lock)
 
     def close(self) -> None:
-        """Give the directory up; harmless when repeated."""
+        """Release the lock. Idempotent."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def path(self, *parts: str) -> Path:
-        """A path below the root; parts that would leave it are refused."""
+        """Return a path below the root. Raise InvalidSetting if the parts lead out of it."""
         path = self.root.joinpath(*parts)
         if not path.is_relative_to(self.root) or ".." in path.parts:
             raise InvalidSetting(f'path "{"/".join(parts)}" leaves the state directory')
         return path
 
     def write_json(self, value: object, *parts: str) -> str:
-        """Put a JSON file in place atomically: readers see the old one or the new one, also after a power failure.
+        """Replace a JSON file atomically and return its digest.
 
-        Which of the two it is then is certain only once its folder is flushed, too. Returns its digest.
+        Readers see the old or the new file, also after a power failure. The new file is certain to survive one only
+        after the folder is flushed (`flush_folder`).
         """
         path = self.path(*parts)
         data, digest = seal("/".join(parts), value)
@@ -122,27 +123,28 @@ class Directory:
         return digest
 
     def create_json(self, value: object, *parts: str) -> str:
-        """Write a JSON file whose name is new, durably; one that was cut short by a crash is not as it was written.
+        """Write a JSON file with a new name durably and return its digest.
 
-        Returns its digest. It is one flush instead of two: of a new file that also makes the name durable.
+        The digest of a file that a crash cut short does not match. Flushing a new file also makes its name durable, so
+        this takes one flush instead of two.
         """
         path = self.path(*parts)
         data, digest = seal("/".join(parts), value)
         with disk_errors(path.name):
             try:
                 _write_new(path, data)
-            except BaseException:  # also if somebody interrupts it: whoever asked for it is told that it is not there
+            except BaseException:  # also on interrupts: the caller is told that the file was not written
                 path.unlink(missing_ok=True)
                 raise
         return digest
 
     def read_json(self, *parts: str) -> Any:
-        """A JSON file's value; None if there is no such file."""
-        found = self.read_sealed(*parts)
-        return None if found is None else found[0]
+        """Return the value of a JSON file; None if the file does not exist."""
+        sealed = self.read_sealed(*parts)
+        return None if sealed is None else sealed[0]
 
     def read_sealed(self, *parts: str) -> tuple[Any, str] | None:
-        """A JSON file's value and its digest; None if there is no such file."""
+        """Return the value and the digest of a JSON file; None if the file does not exist."""
         path = self.path(*parts)
         try:
             return unseal("/".join(parts), path.read_bytes())
@@ -152,8 +154,7 @@ class Directory:
             raise unreadable("/".join(parts), error) from error
 
     def append_json(self, value: object, *parts: str) -> str:
-        """Add a line to a JSON-lines file; a line cut short by a crash or a full disk does not count. Returns its
-        digest."""
+        """Append a line to a JSON-lines file durably and return its digest. Readers ignore a line that is cut short."""
         path = self.path(*parts)
         data, digest = seal("/".join(parts), value)
         line = data + b"\n"
@@ -169,35 +170,35 @@ class Directory:
         return digest
 
     def read_lines(self, *parts: str) -> tuple[list[tuple[Any, str]], int]:
-        """The whole lines of a JSON-lines file, each with its digest; and how many bytes they are: what is behind them
-        is a line that was cut short."""
+        """Return the complete lines of a JSON-lines file with their digests, and the number of bytes they take. A line
+        that was cut short may follow them."""
         path = self.path(*parts)
         try:
             data = path.read_bytes()
         except FileNotFoundError:
             return [], 0
-        whole = data[: data.rfind(b"\n") + 1]
+        complete = data[: data.rfind(b"\n") + 1]
         try:
-            return [unseal("/".join(parts), line) for line in whole.split(b"\n")[:-1]], len(whole)
+            return [unseal("/".join(parts), line) for line in complete.split(b"\n")[:-1]], len(complete)
         except ValueError as error:
             raise unreadable("/".join(parts), error) from error
 
     def numbered(self, folder: str) -> list[tuple[int, Path]]:
-        """Entries of a folder that are named by a number, in order; leftovers of torn writes are ignored."""
-        found = []
+        """Return the entries of a folder whose names are numbers, in order. Temporary files are ignored."""
+        entries = []
         for entry in os.scandir(self.path(folder)):
             stem = entry.name.split(".", 1)[0]
             if stem.isdigit() and not entry.name.endswith(".tmp"):
-                found.append((int(stem), Path(entry.path)))
-        return sorted(found)
+                entries.append((int(stem), Path(entry.path)))
+        return sorted(entries)
 
     def remove_tree(self, *parts: str) -> None:
-        """Remove a folder below the root, if it is there."""
+        """Remove a folder below the root, if it exists."""
         shutil.rmtree(self.path(*parts), ignore_errors=True)
 
 
 def number_name(number: int, suffix: str = "") -> str:
-    """File name of a batch number; sorts as the numbers do."""
+    """Return the file name of a batch number. Names sort in the order of their numbers."""
     return f"{number:012d}{suffix}"
 
 
@@ -219,31 +220,27 @@ def _take_lock(root: Path) -> int:
 
 
 def _close_to_others(root: Path) -> None:
-    """Let only its owner in: the directory may have been there already, empty and open to everybody."""
+    """Restrict access to the owner. The directory may have existed before, empty and open to everybody."""
     try:
         root.chmod(_MODE)
-    except PermissionError:  # a mounted volume may be somebody else's, and is all there is
+    except PermissionError:  # a mounted volume may belong to another user, and must be usable nevertheless
         _log.warning('state directory "%s" belongs to somebody else: who else may read it is up to its owner', root)
 
 
 def _check_version(root: Path) -> None:
     path = root / _FORMAT_FILE
     try:
-        found = json.loads(path.read_bytes())["format"]
+        format_ = json.loads(path.read_bytes())["format"]
     except FileNotFoundError:
-        ours = (
-            _LOCK_FILE,
-            HEAD_FILE,
-            IDENTITY_FILE,
-            _FORMAT_FILE + ".tmp",
-        )  # all that there is after a crash at the very beginning
-        strangers = sorted(entry.name for entry in os.scandir(root) if entry.name not in ours)
-        if HEAD_FILE in os.listdir(root) and set(strangers) & set(_FOLDERS):
+        # A crash while the directory is created leaves only these files.
+        own = (_LOCK_FILE, HEAD_FILE, IDENTITY_FILE, _FORMAT_FILE + ".tmp")
+        others = sorted(entry.name for entry in os.scandir(root) if entry.name not in own)
+        if HEAD_FILE in os.listdir(root) and set(others) & set(_FOLDERS):
             raise missing(_FORMAT_FILE) from None
-        if strangers:
+        if others:
             raise StateVersion(
                 f'directory "{root}" is not a weft state directory',
-                detail=f"It holds other files, such as {strangers[0]!r}.",
+                detail=f"It holds other files, such as {others[0]!r}.",
                 hint="Give an empty or new directory.",
             ) from None
         _close_to_others(root)
@@ -256,9 +253,9 @@ def _check_version(root: Path) -> None:
         return
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise unreadable(_FORMAT_FILE, error) from error
-    if found != FORMAT:
+    if format_ != FORMAT:
         raise StateVersion(
-            f'state directory "{root}" has format {found}, this weft reads format {FORMAT}',
+            f'state directory "{root}" has format {format_}, this weft reads format {FORMAT}',
             detail=f'The file "{_FORMAT_FILE}" in it says so.',
             hint="Use the weft release that wrote it, or give a new path.",
         )
@@ -266,7 +263,7 @@ def _check_version(root: Path) -> None:
 
 
 def _check_identity(root: Path) -> None:
-    """Another identity would be another directory to the sinks of its queries, which then refuse it."""
+    """Raise StateCorrupt if the identity is lost. Sinks would refuse a directory with a new one."""
     try:
         unseal(IDENTITY_FILE, (root / IDENTITY_FILE).read_bytes())
     except FileNotFoundError:
@@ -276,10 +273,10 @@ def _check_identity(root: Path) -> None:
 
 
 def unreadable(name: str, error: Exception) -> StateCorrupt | StateUnavailable:
-    """What to raise for a file of the state directory, by its path in it, that cannot be read.
+    """Return the error to raise for an unreadable file; `name` is its path in the state directory.
 
-    It is not as it was written, unless it cannot even be opened: too many open files, a lack of memory, permissions or
-    a disk that does not answer may pass, and a copy of the state directory would not help.
+    The file counts as damaged unless it cannot even be opened. Too many open files, too little memory, permissions or
+    an unresponsive disk may pass, and restoring a copy of the state directory would not help.
     """
     number = getattr(error, "errno", None)
     if number not in _PASSING:
@@ -292,17 +289,17 @@ def unreadable(name: str, error: Exception) -> StateCorrupt | StateUnavailable:
 
 
 def missing(name: str) -> StateCorrupt:
-    """A file of the state directory that is not there, by its path in it."""
+    """Return the error to raise for a missing file; `name` is its path in the state directory."""
     return StateCorrupt(f'state file "{name}" is missing', hint=RESTORE)
 
 
 def flush_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    opened = os.open(folder, os.O_RDONLY)
+    """Make the names in a folder durable (fsync)."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def _write_new(path: Path, data: bytes) -> None:

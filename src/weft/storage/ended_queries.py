@@ -1,11 +1,11 @@
-"""Queries that have ended: their records are on disk only, and are found by id, by name, and page by page.
+"""The records of ended queries, kept on disk only and found by id, by name or page by page.
 
-A live query is in the checkpoint. When it has ended, its record goes into `ended.sqlite`, which is brought up to date
-before each checkpoint: whatever ended since is in the changelog, so nothing is lost in between, and what is written
-twice is the same. A record is kept for as long as results of its query are, and those that ended last in any case.
+Live queries are in the checkpoint. `ended.sqlite` is updated before each checkpoint; queries that ended since are in
+the changelog, so no record is lost, and writing a record twice is harmless. A record is kept at least as long as
+results of its query, and the records of the latest `KEPT_AT_LEAST` ended queries always.
 
-Damage is noticed: each row has all of itself sealed, which is compared whenever it is read, and whatever is found by a
-column without being read is in an index, too, which is compared with the rows when the file is first opened.
+Damage is detected: each row contains a sealed copy of all its values, which is compared whenever the row is read, and
+SQLite's integrity check compares rows and indexes (for columns that are searched without reading the row) at opening.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from weft.storage.sealed_json import seal, unseal
 
 ENDED_FILE = "ended.sqlite"
 KEPT_AT_LEAST = 10_000
-"""Records of the queries that ended last are kept, even if none of their results are."""
+"""Number of the latest ended queries whose records are kept even when none of their results are."""
 _DIGITS = 18
 _READ_LATELY = 1000
-"""Records that are kept in memory, because somebody has just asked for them."""
+"""Size of the cache of records that were recently read."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS ended (
     number INTEGER PRIMARY KEY,
@@ -48,22 +48,22 @@ CREATE INDEX IF NOT EXISTS only_failed ON ended (name) WHERE failed;
 _ROW = "number, turn, name, until, failed, delivered, sealed"
 _PUT = f"INSERT OR REPLACE INTO ended ({_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _LAST = f"{ENDED_FILE}/last"
-"""The name that the greatest turn is sealed with."""
+"""The name with which the greatest turn is sealed."""
 
 
 class EndedQueries:
-    """The records in a state directory; may be used from any thread. Each call opens the file and closes it again."""
+    """The records of ended queries in a state directory. Thread-safe; each call opens and closes the file."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._lock = threading.Lock()
         self._failed: dict[str, int] = {}
-        """How many failed, by the beginning of their names; emptied by every change."""
+        """Cache: the number of failed queries by name prefix. Every change clears it."""
         self._read: OrderedDict[int, QueryRecord] = OrderedDict()
         self._check()
 
     def put(self, records: Sequence[QueryRecord], *, delivered: bool = False) -> None:
-        """Write records durably, all or none; `delivered` says that a sink has had all rows of them."""
+        """Write records durably and atomically. `delivered` says that a sink has received all rows of their queries."""
         if records:
             with self._lock, self._opened() as file:
                 self._change()
@@ -71,13 +71,13 @@ class EndedQueries:
                 for record in records:
                     number = number_of(record.id)
                     before = file.execute(f"SELECT {_ROW} FROM ended WHERE number = ?", (number,)).fetchone()
-                    turn, had_all = (last + 1, False) if before is None else _checked(before)[1:]
+                    turn, was_delivered = (last + 1, False) if before is None else _checked(before)[1:]
                     last = max(last, turn)
-                    file.execute(_PUT, _row(record, turn, delivered or had_all))
+                    file.execute(_PUT, _row(record, turn, delivered or was_delivered))
                 file.execute("INSERT OR REPLACE INTO last VALUES (1, ?)", (seal(_LAST, last)[0],))
 
     def forget(self, before: int) -> None:
-        """Remove records of queries that ended before batch `before`, but for those that ended last."""
+        """Remove the records of queries that ended before batch `before`, except the latest `KEPT_AT_LEAST`."""
         if not self._directory.path(ENDED_FILE).exists():
             return
         with self._lock, self._opened() as file:
@@ -88,57 +88,57 @@ class EndedQueries:
             )
 
     def remove(self, queries: Collection[QueryId]) -> None:
-        """Remove some records."""
+        """Remove the records of these queries."""
         with self._lock, self._opened() as file:
             self._change()
             file.executemany("DELETE FROM ended WHERE number = ?", [(number_of(query),) for query in queries])
 
     def get(self, query: QueryId) -> QueryRecord | None:
-        """A record by its id."""
+        """Return the record of a query; None if there is no such record."""
         number = number_of(query)
         known = self._read.get(number)
         return known or self._one(f"SELECT {_ROW} FROM ended WHERE number = ?", number)
 
     def latest(self, name: str) -> QueryRecord | None:
-        """The record of the latest query that had a name."""
+        """Return the record of the latest query with this name; None if there is no such record."""
         return self._one(f"SELECT {_ROW} FROM ended WHERE name = ? ORDER BY number DESC LIMIT 1", name)
 
     def was_delivered(self, query: QueryId) -> bool:
-        """Whether a sink has had all rows of it."""
+        """Return whether a sink has received all rows of a query."""
         rows = self._rows(f"SELECT {_ROW} FROM ended WHERE number = ?", number_of(query))
         return any(_checked(row)[2] for row in rows)
 
     def page(self, prefix: str, *, after: int, limit: int, latest: bool = False) -> list[QueryRecord]:
-        """Records of queries whose names begin with `prefix` and whose numbers are above `after`: the first of them in
-        their order, or the latest in the opposite order."""
+        """Return up to `limit` records of queries whose names start with `prefix` and whose numbers are above `after`:
+        the first ones in ascending order or, with `latest`, the last ones in descending order of number."""
         where, bounds = _beginning(prefix)
         order = "DESC" if latest else "ASC"
         text = f"SELECT {_ROW} FROM ended WHERE number > ? AND {where} ORDER BY number {order} LIMIT ?"
         return self._records(text, after, *bounds, limit)
 
     def since(self, batch: int) -> list[QueryRecord]:
-        """Records of queries that ended after a batch."""
+        """Return the records of queries that ended after a batch."""
         return self._records(f"SELECT {_ROW} FROM ended WHERE until > ? ORDER BY number", batch)
 
     def over(self, stream: str) -> list[QueryId]:
-        """Queries that have read a stream."""
-        found = []
+        """Return the ids of queries that have read a stream."""
+        queries = []
         with self._lock, self._opened(reading=True) as file:
-            # Most others are left out without being parsed.
+            # SQLite filters out most other records, which avoids parsing them.
             text = f"SELECT {_ROW} FROM ended WHERE instr(sealed, ?)"
             for row in file.execute(text, (json.dumps(stream).encode(),)):
                 record, *_ = _checked(row)
                 if stream in record.streams:
-                    found.append(record.id)
-        return found
+                    queries.append(record.id)
+        return queries
 
     def names(self, prefix: str) -> list[str]:
-        """Names that begin with `prefix`."""
+        """Return the names of queries that start with `prefix`."""
         where, bounds = _beginning(prefix)
         return [name for (name,) in self._rows(f"SELECT DISTINCT name FROM ended WHERE {where}", *bounds)]
 
     def failed(self, prefix: str) -> int:
-        """How many queries failed whose names begin with `prefix`."""
+        """Return the number of failed queries whose names start with `prefix`."""
         where, bounds = _beginning(prefix)
         with self._lock:
             if prefix not in self._failed:
@@ -149,8 +149,8 @@ class EndedQueries:
 
     @property
     def last_turn(self) -> int:
-        """A number that grows with every record, and stays when records are removed: whoever noted a greater one had
-        records that are not here."""
+        """A number that grows with each new record and never shrinks. If a checkpoint names a greater one, records are
+        missing here."""
         with self._lock, self._opened(reading=True) as file:
             return _last_turn(file)
 
@@ -158,22 +158,22 @@ class EndedQueries:
         return self.count_without(())
 
     def count_without(self, queries: Collection[QueryId]) -> int:
-        """How many records there are, but for those of some queries."""
+        """Return the number of records, not counting those of `queries`."""
         text = "SELECT count(*) FROM ended WHERE number NOT IN (SELECT value FROM json_each(?))"
-        ((found,),) = self._rows(text, json.dumps(list(map(number_of, queries))))
-        return int(found)
+        ((count,),) = self._rows(text, json.dumps(list(map(number_of, queries))))
+        return int(count)
 
     def _one(self, text: str, *values: object) -> QueryRecord | None:
-        found = self._records(text, *values)
-        return found[0] if found else None
+        records = self._records(text, *values)
+        return records[0] if records else None
 
     def _records(self, text: str, *values: object) -> list[QueryRecord]:
         with self._lock, self._opened(reading=True) as file:
-            found = [_checked(row)[0] for row in file.execute(text, values)]
-            self._read.update((number_of(record.id), record) for record in found[-_READ_LATELY:])
+            records = [_checked(row)[0] for row in file.execute(text, values)]
+            self._read.update((number_of(record.id), record) for record in records[-_READ_LATELY:])
             while len(self._read) > _READ_LATELY:
                 self._read.popitem(last=False)
-        return found
+        return records
 
     def _change(self) -> None:
         self._failed.clear()
@@ -186,7 +186,7 @@ class EndedQueries:
     @contextmanager
     def _opened(self, *, reading: bool = False) -> Iterator[sqlite3.Connection]:
         path = self._directory.path(ENDED_FILE)
-        # Looking for records must not make a file where nothing has ended yet.
+        # Reading must not create the file before a query has ended.
         place = ":memory:" if reading and not path.exists() else path
         try:
             with closing(sqlite3.connect(place)) as file, file:
@@ -204,30 +204,30 @@ class EndedQueries:
             raise _damaged(error) from error
 
     def _check(self) -> None:
-        """Whether the file is whole, and its indexes say what its rows say; raises StateCorrupt."""
+        """Raise StateCorrupt if the file is damaged, if indexes and rows differ, or if the latest record is missing."""
         if self._directory.path(ENDED_FILE).exists():
             with self._lock, self._opened(reading=True) as file:
-                ((found,),) = file.execute("PRAGMA integrity_check(1)").fetchall()
-                if found != "ok":
-                    raise _damaged(ValueError(found))
+                ((verdict,),) = file.execute("PRAGMA integrity_check(1)").fetchall()
+                if verdict != "ok":
+                    raise _damaged(ValueError(verdict))
                 ((greatest,),) = file.execute("SELECT coalesce(max(turn), 0) FROM ended").fetchall()
                 if greatest > _last_turn(file):
                     raise _damaged(ValueError("the last record that was written is not there"))
 
 
 def is_id(text: str) -> bool:
-    """Whether a text is the id of some query, there or not."""
+    """Return whether a text has the form of a query id. The query need not exist."""
     number = text[1:]
     return text[:1] == "q" and number.isascii() and number.isdigit() and len(number) <= _DIGITS
 
 
 def number_of(query: QueryId) -> int:
-    """The number in a query's id: queries are numbered in the order in which they were created."""
+    """Return the number in a query's id. Queries are numbered in the order of their creation."""
     return int(query[1:])
 
 
 def _row(record: QueryRecord, turn: int, delivered: bool) -> tuple[Any, ...]:
-    """A record as a row: what it is found by, and all of that once more, sealed."""
+    """Return the row of a record: the columns to search by, and a sealed copy of everything."""
     number = number_of(record.id)
     value = {"turn": turn, "delivered": delivered, "record": record_to_json(record)}
     return (*_columns(record, turn, delivered), seal(f"{ENDED_FILE}/{number}", value)[0])
@@ -238,8 +238,7 @@ def _columns(record: QueryRecord, turn: int, delivered: bool) -> tuple[Any, ...]
 
 
 def _checked(row: tuple[Any, ...]) -> tuple[QueryRecord, int, bool]:
-    """The record in a row, its turn, and whether a sink has had all; raises StateCorrupt if the row is not as it was
-    written."""
+    """Return the record in a row, its turn, and whether it was delivered. Raise StateCorrupt if the row was changed."""
     *columns, sealed = row
     try:
         value, _ = unseal(f"{ENDED_FILE}/{columns[0]}", sealed)
@@ -252,15 +251,15 @@ def _checked(row: tuple[Any, ...]) -> tuple[QueryRecord, int, bool]:
 
 
 def _last_turn(file: sqlite3.Connection) -> int:
-    found = file.execute("SELECT sealed FROM last WHERE here = 1").fetchone()
+    row = file.execute("SELECT sealed FROM last WHERE here = 1").fetchone()
     try:
-        return 0 if found is None else int(unseal(_LAST, found[0])[0])
+        return 0 if row is None else int(unseal(_LAST, row[0])[0])
     except (ValueError, TypeError, AttributeError) as error:
         raise _damaged(error) from error
 
 
 def _beginning(prefix: str) -> tuple[str, tuple[str, ...]]:
-    """A condition for names that begin with something, and its values."""
+    """Return a SQL condition for names that start with `prefix`, and its parameters."""
     if not prefix:
         return "true", ()
     return "name >= ? AND name < ?", (prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1))

@@ -1,7 +1,7 @@
-"""The head of the journal: how many entries were written, and which was the last, so that the loss of any is noticed.
+"""The head of the journal: the number of entries and the digest of the last one, so that lost entries are detected.
 
-One record of fixed size, overwritten in place. It is written after the entry it speaks of is durable, so after a crash
-it may be behind by what was never acknowledged, and never ahead.
+The head is one record of fixed size, overwritten in place after an entry is durable. After a crash it may therefore lag
+behind the journal by entries that were never acknowledged, but it is never ahead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SIZE = 256
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A place in the journal: so many entries are before it, and the last of them has this digest."""
+    """A position in the journal: the number of entries before it, and the digest of the last of them."""
 
     entries: int = 0
     digest: str = ""
@@ -27,11 +27,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class HeadRecord:
-    """What the head says."""
+    """The content of the head file."""
 
     link: Link = Link()
     trimmed: int = 0
-    """Results of batches before this one were given up."""
+    """Results of batches before this one have been discarded."""
 
 
 def create_head(root: Path) -> None:
@@ -50,11 +50,11 @@ class Head:
         self.record = _read(self._path)
 
     def advance(self, link: Link) -> None:
-        """An entry is durable. The head need not be: behind, it says less and nothing wrong."""
+        """Record a durable entry. The head is not flushed: a head that lags behind is still correct."""
         self._write(replace(self.record, link=link), durable=False)
 
     def trim(self, before: int) -> None:
-        """Results of batches before this one are given up: durably, since their files go next."""
+        """Record durably that results of batches older than `before` are discarded, before their files are removed."""
         self._write(replace(self.record, trimmed=before), durable=True)
 
     def _write(self, record: HeadRecord, *, durable: bool) -> None:

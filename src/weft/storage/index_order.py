@@ -1,4 +1,4 @@
-"""Secondary indexes: hashes in order, and the rows behind them."""
+"""Secondary indexes: sorted hashes of a key, and the row of each hash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def order_index(hashes: Array, times: Array, valid: Array | None) -> tuple[Array, Array]:
-    """Sorted hashes and their rows; rows without a key come last, with row number -1."""
+    """Return the hashes in (hash, time) order and their rows. Rows with a NULL key come last, as row number -1."""
     rows = np.arange(len(hashes), dtype=np.int32) if valid is None else np.flatnonzero(valid).astype(np.int32)
     order = sort_order(hashes[rows], times[rows])
     missing = len(hashes) - len(rows)
@@ -25,7 +25,7 @@ def order_index(hashes: Array, times: Array, valid: Array | None) -> tuple[Array
 
 
 def row_hashes(view: PartView, index: IndexId) -> tuple[Array, Array]:
-    """Hash of an index's key row by row, and which rows have one: none where the bucket is older than the index."""
+    """Return the hash of an index's key per row, and which rows have one: none if the bucket predates the index."""
     values, valid = np.zeros(view.rows.num_rows, np.uint64), np.zeros(view.rows.num_rows, np.bool_)
     if index_hash(index) in view.rows.schema.names:
         rows, hashes = view.column(index_rows(index)), view.column(index_hash(index))

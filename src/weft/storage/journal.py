@@ -1,7 +1,7 @@
-"""Changelogs, manifests and checkpoints: what happened, in order, put in place atomically.
+"""The journal: changelog, manifests and checkpoints, each written atomically and in order.
 
-`changelog/b` holds the requests in effect from batch b on; `commits/b` says what batch b made; a checkpoint sums up
-everything before it. Older manifests are packed, many to a file, because results are read from them (`packs.py`).
+`changelog/b` contains the changes in effect from batch b on, `commits/b` is the manifest of batch b, and a checkpoint
+summarizes everything before it. Older manifests, which are needed to read results, are kept in packs (`packs.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger("weft")
 
 @dataclass(frozen=True, slots=True)
 class StreamTotals:
-    """Rows of one stream in one batch."""
+    """Counts of the rows of one stream in one batch."""
 
     rows: int
     late: int
@@ -40,19 +40,19 @@ class StreamTotals:
     ahead: int = 0
     """Rows set aside because their event time is too far ahead of the clock."""
     missed: int = 0
-    """Rows that came too late for some query over other streams, too, which did not wait for theirs."""
+    """Rows too late for a query over several streams that had stopped waiting for this stream, which was idle."""
     bad_rows: int = 0
-    """Rows that were set aside because they cannot be read as declared; they are not among `rows`."""
+    """Rows set aside because they cannot be read as declared. They are not included in `rows`."""
 
     @property
     def counted(self) -> int:
-        """Rows whose event time counts."""
+        """The number of rows with a usable event time: neither missing nor too far ahead of the clock."""
         return self.rows - self.timeless - self.ahead
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Everything batch `batch` made: only files it names exist for readers."""
+    """The record of a committed batch. For readers, only files that a manifest names exist."""
 
     batch: int
     at: float
@@ -66,22 +66,22 @@ class Manifest:
     pairs: int
     windows: tuple[WindowResult, ...] = ()
     closed: tuple[tuple[tuple[str, ...], int], ...] = ()
-    """Up to where windows over some streams are ended after this batch."""
+    """By set of streams, the event time up to which windows are closed after this batch."""
     open: tuple[str, ...] = ()
-    """Files with rows or cells of sessions that have not ended."""
+    """Files with rows or cells of sessions that are still open."""
     complete: tuple[tuple[StoreId, Slots], ...] = ()
-    """Stores of intermediate results after this batch, and for which slots they have everything."""
+    """Stored joins after this batch, and the slots for which each contains all combinations."""
     files: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Files that were read, by stream."""
+    """Names of the source files that the batch read, by stream."""
     offsets: tuple[tuple[str, int], ...] = ()
-    """Micro-batches of DataFrame streams whose rows are in it."""
+    """By DataFrame stream, the number of the Spark micro-batch that the batch contains."""
     freed: tuple[str, ...] = ()
-    """Buckets that were found to be out of reach after the batch before: they are not in the state from here on."""
+    """Buckets that became unreachable with the batch before. From this batch on they are not part of the state."""
     lasting: tuple[str, ...] = ()
-    """Of `merged_away`: files that intermediate results refer to. They leave the state later, and are `freed` then."""
+    """The files in `merged_away` to which stored joins still refer. A later manifest names them as `freed`."""
 
     def result_files(self) -> frozenset[str]:
-        """Files that readers of this batch's results need."""
+        """Return the files that are needed to read the results of this batch."""
         files = {bucket.path for bucket in self.selected} | set(self.copied)
         for segment in self.segments:
             files |= {segment.path} | segment.references()
@@ -90,16 +90,16 @@ class Manifest:
         return frozenset(files)
 
     def own_files(self) -> frozenset[str]:
-        """Files of results that this batch made: no other batch's results need them, nor does the state."""
-        mine, state = f"{number_name(self.batch)}/", {bucket.path for bucket in self.buckets}
-        return frozenset(path for path in self.result_files() if path.startswith(mine) and path not in state)
+        """Return the result files that this batch wrote and that neither other batches nor the state need."""
+        folder, state = f"{number_name(self.batch)}/", {bucket.path for bucket in self.buckets}
+        return frozenset(path for path in self.result_files() if path.startswith(folder) and path not in state)
 
     def named_files(self) -> frozenset[str]:
-        """Everything that this batch made; whatever else there is in its folder is of attempts that failed."""
+        """Return all files that this batch wrote. Other files in its folder are left over from failed attempts."""
         return self.own_files() | {bucket.path for bucket in self.buckets}
 
     def to_json(self) -> dict[str, Any]:
-        """As written to `commits/`."""
+        """Return the JSON value that is written to `commits/`."""
         return {
             "batch": self.batch,
             "at": self.at,
@@ -123,7 +123,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Manifest:
-        """The inverse of `to_json`."""
+        """Parse the output of `to_json`."""
         return cls(
             batch=value["batch"],
             at=value["at"],
@@ -151,21 +151,21 @@ def _totals(value: dict[str, Any]) -> StreamTotals:
 
 
 def record_to_json(record: QueryRecord) -> dict[str, Any]:
-    """A query's record as the changelog holds it."""
+    """Return the JSON value of a query's record."""
     return asdict(record)
 
 
 def record_from_json(value: dict[str, Any]) -> QueryRecord:
-    """The inverse of `record_to_json`."""
+    """Parse the output of `record_to_json`."""
     tuples = {name: tuple(value[name]) for name in ("route", "stores", "streams")}
     return QueryRecord(**{**value, "id": QueryId(value["id"])} | tuples)
 
 
 class Journal:
-    """Reads and writes the changelog, manifest and checkpoint files of a state directory.
+    """The changelog, manifests and checkpoints of a state directory.
 
-    Changes and manifests are entries of one chain: each has its number and the digest of the one before it, and the
-    head says how many there are. So whatever is missing, is cut short or has changed is noticed.
+    Changes and manifests are entries of one chain: each entry contains its number and the digest of the entry before
+    it, and the head contains the number of entries. A missing, truncated or changed entry is therefore detected.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -173,13 +173,13 @@ class Journal:
         self._head = Head(directory.root)
         self._link = Link()
         self._summed_up = Link()
-        """The place up to which the checkpoint has seen everything."""
+        """The position up to which the latest checkpoint covers the chain."""
         self._packs: tuple[PackName, ...] = ()
 
     # ---- writing
 
     def write_change(self, change: Change) -> None:
-        """Append one atomic entry to the changelog of its batch."""
+        """Append a change to the changelog of its batch, durably and atomically."""
         value = {
             "created": [record_to_json(record) for record in change.created],
             "dropped": change.dropped,
@@ -192,43 +192,45 @@ class Journal:
         self._advance(self._directory.append_json(entry, "changelog", number_name(change.batch, ".jsonl")))
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Commit a batch: from here on its files exist."""
+        """Commit a batch durably: its files exist for readers from here on."""
         entry = manifest.to_json() | {"entry": asdict(self._link)}
         self._advance(self._directory.create_json(entry, *_commit(manifest.batch)))
 
     @property
     def length(self) -> int:
-        """Entries since the last checkpoint: so many are read at the next opening."""
+        """The number of entries since the latest checkpoint, which a restart has to read."""
         return self._link.entries - self._summed_up.entries
 
     def _advance(self, digest: str) -> None:
         self._link = Link(self._link.entries + 1, digest)
         try:
             self._head.advance(self._link)
-        except OSError as error:  # the entry counts all the same, and the head may be behind
+        except OSError as error:  # the entry is valid nevertheless: the head may lag behind
             _log.warning("the head of the journal cannot be written: %s", error)
 
     @property
     def trimmed(self) -> int:
-        """Results of batches before this one were given up."""
+        """Results of batches before this one have been discarded."""
         return self._head.record.trimmed
 
     def trim(self, before: int) -> None:
-        """Give up results of batches before this one, durably."""
+        """Record durably that results of batches older than `before` are discarded."""
         self._head.trim(before)
 
     def write_checkpoint(
         self, next_batch: int, value: dict[str, Any], *, first: int, small: Small = lambda _: ()
     ) -> None:
-        """Sum up everything that was written, which is before batch `next_batch` or a change for it, and pack the
-        manifests of results that are kept, those of batches from `first` on, each with its `small` files. What is
-        summed up or packed is removed when it is durably replaced; what a crash leaves of it is known by its number."""
+        """Write a checkpoint that covers everything before batch `next_batch` and the changes for `next_batch`.
+
+        Manifests of batches from `first` on, whose results are kept, are packed together with their `small` files.
+        Files are removed once their replacement is durable; their numbers identify those that remain after a crash.
+        """
         loose = self._directory.numbered("commits")
         packed, moved = self._pack(loose, first, small)
-        packs = self._merged([each for each in (*self._packs, *packed) if each.last >= first], next_batch - first)
+        packs = self._merged([pack for pack in (*self._packs, *packed) if pack.last >= first], next_batch - first)
         value = value | {
             "first_result": first,
-            "packs": [[each.name, each.bytes] for each in packs],
+            "packs": [[pack.name, pack.bytes] for pack in packs],
             "journal": asdict(self._link),
         }
         self._directory.write_json(value, "checkpoints", number_name(next_batch, ".json"))
@@ -242,7 +244,7 @@ class Journal:
         self._remove_old(next_batch, changes_until=next_batch)
 
     def _pack(self, loose: Sequence[tuple[int, Path]], first: int, small: Small) -> tuple[list[PackName], list[Path]]:
-        """A pack of loose manifests and their small files, and where those are now."""
+        """Pack loose manifests and their small files. Return the new pack, if any, and the paths of the small files."""
         manifests = [(batch, path.read_bytes()) for batch, path in loose if batch >= first]
         if not manifests:
             return [], []
@@ -265,13 +267,13 @@ class Journal:
         return [write_pack(folder, manifests[0][0], manifests[-1][0], members())], moved
 
     def _merged(self, packs: list[PackName], retained: int) -> list[PackName]:
-        for some in choose_pack_merges(packs, retained):
-            at = packs.index(some[0])
-            packs = [*packs[:at], merge_packs(self._directory.path(PACKS), some), *packs[at + len(some) :]]
+        for run in choose_pack_merges(packs, retained):
+            at = packs.index(run[0])
+            packs = [*packs[:at], merge_packs(self._directory.path(PACKS), run), *packs[at + len(run) :]]
         return packs
 
     def _remove_old(self, next_batch: int, *, changes_until: int) -> None:
-        """Remove what the checkpoint before this batch has made superfluous, and changes for batches up to another."""
+        """Remove files that the checkpoint of batch `next_batch` replaces, and changelogs up to `changes_until`."""
         for folder, last in (
             ("checkpoints", next_batch - 1),
             ("changelog", changes_until),
@@ -280,7 +282,7 @@ class Journal:
             for number, path in self._directory.numbered(folder):
                 if number <= last:
                     path.unlink(missing_ok=True)
-        kept = {each.name for each in self._packs}
+        kept = {pack.name for pack in self._packs}
         for path in self._directory.path(PACKS).iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
@@ -288,38 +290,38 @@ class Journal:
     # ---- reading
 
     def read_manifest(self, batch: int) -> Manifest:
-        """The manifest of a batch whose results are kept, from its own file or from a pack."""
+        """Read the manifest of a batch whose results are kept, from its own file or from a pack."""
         name = "/".join(_commit(batch))
-        found = self._directory.read_sealed(*_commit(batch))
-        if found is None:
+        sealed = self._directory.read_sealed(*_commit(batch))
+        if sealed is None:
             packed = find_packed(self._directory.path(PACKS), name)
             if packed is None:
                 raise missing(name)
             try:
-                found = unseal(name, bytes(packed[0]))
+                sealed = unseal(name, bytes(packed[0]))
             except ValueError as error:
                 raise unreadable(f"{packed[1]}: {name}", error) from error
-        return _parsed(name, Manifest.from_json, found[0])
+        return _parsed(name, Manifest.from_json, sealed[0])
 
     def read_checkpoint(self) -> tuple[int, dict[str, Any] | None]:
-        """The latest checkpoint and the last batch before it; (-1, None) when there is none."""
-        found = self._directory.numbered("checkpoints")
-        if not found:
+        """Return the last batch before the latest checkpoint and its value; (-1, None) without a checkpoint."""
+        checkpoints = self._directory.numbered("checkpoints")
+        if not checkpoints:
             return -1, None
-        number, path = found[-1]
+        number, path = checkpoints[-1]
         value = self._directory.read_json("checkpoints", path.name)
         self._packs = tuple(PackName(name, size) for name, size in value["packs"])
-        for each in self._packs:
-            pack = self._directory.path(PACKS, each.name)
-            if not pack.exists():
-                raise missing(f"{PACKS}/{each.name}")
-            Pack(pack)
+        for pack in self._packs:
+            pack_path = self._directory.path(PACKS, pack.name)
+            if not pack_path.exists():
+                raise missing(f"{PACKS}/{pack.name}")
+            Pack(pack_path)
         self._link = self._summed_up = Link(**value["journal"])
         return number - 1, value
 
     def history(self, *, after: int) -> Iterator[Change | Manifest]:
-        """All changes and manifests that the checkpoint behind batch `after` has not seen, in their order. Raises
-        StateCorrupt where any that was written is missing, or is not as it was written."""
+        """Yield the changes and manifests after the checkpoint of batch `after` in order, and remove incomplete entries
+        that a crash left. Raise StateCorrupt if an entry is missing or was changed."""
         reading = Reading(self._directory, self._link, self._head.record.link, after)
         for entry in reading.entries():
             if entry.is_change:
@@ -333,11 +335,11 @@ class Journal:
 
 
 Small = Callable[[Manifest], Iterable[str]]
-"""The files of a manifest that may be packed."""
+"""A function that returns the files of a manifest that may be packed."""
 SMALL = 256 << 10
-"""Files up to this size are packed; larger ones are worth their own place."""
+"""Files up to this size in bytes are packed."""
 PACKED_BYTES = 64 << 20
-"""What is packed at once, beside manifests."""
+"""Maximum bytes of small files, not counting manifests, that one checkpoint packs."""
 
 
 def _commit(batch: int) -> tuple[str, str]:
@@ -349,7 +351,7 @@ def _change(value: dict[str, Any]) -> Change:
         value["batch"],
         tuple(record_from_json(record) for record in value["created"]),
         tuple(QueryId(query) for query in value["dropped"]),
-        tuple(Failure(**{**each, "query": QueryId(each["query"])}) for each in value["failed"]),
+        tuple(Failure(**{**failure, "query": QueryId(failure["query"])}) for failure in value["failed"]),
         tuple(value["declared"]),
         tuple((stream, time) for stream, time in value["watermarks"]),
         tuple(QueryId(query) for query in value["sinks"]),
@@ -357,7 +359,7 @@ def _change(value: dict[str, Any]) -> Change:
 
 
 def _parsed(name: str, parse: Callable[[dict[str, Any]], T], value: dict[str, Any]) -> T:
-    """What a file says; one that another release wrote may lack something."""
+    """Parse the value of a file. A file written by another release may lack fields."""
     try:
         return parse(value)
     except (KeyError, TypeError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""Manifests of the batches whose results are kept: the latest are in memory, the others are read when asked for.
+"""Access to the manifests of all batches whose results are kept.
 
-Of a batch long ago nothing is in memory, however many there are.
+The latest manifests are in memory and older ones are read on demand, so memory does not grow with the result log.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from weft.errors import ResultsGone
 from weft.storage.journal import Manifest
 
 LATEST = 64
-"""Manifests of the latest batches that stay in memory; and as many that were read lately."""
+"""Size of the cache of the latest manifests, and of the cache of manifests recently read from disk."""
 
 
 class Manifests(Sequence[Manifest]):
-    """The manifests of batches first … last − 1, in order; they are read one by one, from any thread."""
+    """The manifests of batches first … last − 1, in order. Each is read when it is accessed; any thread may read."""
 
     def __init__(self, log: Retained, first: int, last: int) -> None:
         self._log, self.first, self.last = log, first, max(first, last)
@@ -28,7 +28,7 @@ class Manifests(Sequence[Manifest]):
 
     @property
     def batches(self) -> range:
-        """Their batches: nothing is read for that."""
+        """The numbers of the batches. Reads no manifest."""
         return range(self.first, self.last)
 
     @overload
@@ -48,7 +48,7 @@ class Manifests(Sequence[Manifest]):
 
 
 class Retained:
-    """All manifests whose results are kept; `read` finds one on the disk."""
+    """The manifests of all batches whose results are kept. `read` reads the manifest of a batch from disk."""
 
     def __init__(self, read: Callable[[int], Manifest]) -> None:
         self._on_disk = read
@@ -58,14 +58,14 @@ class Retained:
         self.first = 0
         """The first batch whose results are kept."""
         self.following = 0
-        """The batch after the last."""
+        """The batch after the last committed one."""
 
     def begin(self, first: int, following: int) -> None:
-        """After a restart: which are kept."""
+        """Set the range of kept batches after a restart: first … following − 1."""
         self.first, self.following = first, following
 
     def add(self, manifest: Manifest) -> None:
-        """A batch was committed."""
+        """Add the manifest of a newly committed batch."""
         with self._lock:
             if self.first == self.following:
                 self.first = manifest.batch
@@ -75,7 +75,7 @@ class Retained:
                 self._latest.popitem(last=False)
 
     def forget(self, before: int) -> None:
-        """Results of batches before this one are not kept any more."""
+        """Drop the manifests of batches older than `before`, whose results are no longer kept."""
         with self._lock:
             self.first = min(max(self.first, before), self.following)
             for cache in (self._latest, self._lately):
@@ -83,13 +83,13 @@ class Retained:
                     del cache[batch]
 
     def between(self, first: int, last: int | None = None) -> Manifests:
-        """Those of batches first … last − 1 that are kept."""
+        """Return the kept manifests among batches first … last − 1 (up to the latest if `last` is None)."""
         with self._lock:
             end = self.following if last is None else min(last, self.following)
             return Manifests(self, max(first, self.first), end)
 
     def read(self, batch: int) -> Manifest:
-        """The manifest of a batch; raises ResultsGone if its results were given up."""
+        """Return the manifest of a batch. Raise ResultsGone if the results of the batch are no longer kept."""
         with self._lock:
             for cache in (self._latest, self._lately):
                 if batch in cache:
@@ -98,9 +98,9 @@ class Retained:
                 raise ResultsGone(
                     f"results of batch {batch} are not kept any more", hint="Read faster, or keep results for longer."
                 )
-        found = self._on_disk(batch)
+        manifest = self._on_disk(batch)
         with self._lock:
-            self._lately[batch] = found
+            self._lately[batch] = manifest
             if len(self._lately) > LATEST:
                 self._lately.popitem(last=False)
-        return found
+        return manifest

@@ -1,4 +1,4 @@
-"""Which buckets a future row can still meet: the rest is garbage."""
+"""Which buckets future rows or open windows can still need. All other buckets are garbage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from weft.plan.window import to_micros
 from weft.storage.bucket import Bucket
 
 Horizons = Mapping[StoreId, Sequence[tuple[int | None, Slots]]]
-"""Per store: slots by the oldest event time they can still meet; None when they can meet any."""
+"""Per store: the oldest event time still needed (None: any event time), and the slots that need it."""
 
 
 def horizons(
@@ -39,30 +39,30 @@ def horizons(
     *,
     stored: Iterable[StoredJoin] = (),
 ) -> Horizons:
-    """How far back each live query reaches in each of its stores.
+    """Return how far back in event time each live query reaches in each of its stores.
 
-    `stores` gives the stores of a query's relations by query id. A stored tuple of a relation is met by future tuples
-    of the others, which are not older than their streams' watermarks, nor than what the query has passed. Aggregation
-    reaches back to the windows that have not ended: `closed` says up to where they are, by streams; None stands for
-    time zero, to see how long reaches are. Intermediate results (`stored`) reach as far back as their tuples. Sessions
-    can go on for ever; which do is known only to those who look (`Manifest.open`).
+    `stores` maps a query to the stores of its relations. A stored row of one relation can only meet future rows of the
+    others, which are no older than their streams' watermarks, nor than the time that the query has passed. Aggregates
+    reach back to windows that are still open. `closed` says, by streams, up to where windows are closed; with None,
+    times are relative to zero, which gives the length of each reach. A stored join (`stored`) reaches as far back as
+    its rows. Open sessions have no bounded reach; `Manifest.open` names their files.
     """
-    found: dict[StoreId, dict[int | None, int]] = defaultdict(lambda: defaultdict(int))
+    masks: dict[StoreId, dict[int | None, int]] = defaultdict(lambda: defaultdict(int))
     for live in queries:
-        met, slices = _kinds(live.strategy, stores[live.record.id])
-        for store in slices:
-            found[store][_windows_reach(live.query, closed)] |= 1 << live.slot
+        joined, windowed = _kinds(live.strategy, stores[live.record.id])
+        for store in windowed:
+            masks[store][_windows_reach(live.query, closed)] |= 1 << live.slot
         if len(live.query.relations) > 1:
             reached = _reached(live, watermarks, closed or {})
-            for number, store in enumerate(met):
-                found[store][_oldest_met(live.query, number, reached)] |= 1 << live.slot
-            for each in (each for each in stored if each.slots >> live.slot & 1):
-                found[each.id][_oldest_combined(live.query, each, reached)] |= 1 << live.slot
-    return {store: [(oldest, Slots(mask)) for oldest, mask in rows.items()] for store, rows in found.items()}
+            for number, store in enumerate(joined):
+                masks[store][_oldest_met(live.query, number, reached)] |= 1 << live.slot
+            for join in (join for join in stored if join.slots >> live.slot & 1):
+                masks[join.id][_oldest_combined(live.query, join, reached)] |= 1 << live.slot
+    return {store: [(oldest, Slots(mask)) for oldest, mask in by_oldest.items()] for store, by_oldest in masks.items()}
 
 
 def _kinds(strategy: Strategy, stores: Sequence[StoreId]) -> tuple[Sequence[StoreId], Sequence[StoreId]]:
-    """The stores of a query that are needed while rows can meet, and those that are needed until windows have ended."""
+    """Return the stores needed while future rows can meet theirs, and the stores needed until windows close."""
     match strategy:
         case Selection() | EquiJoin() | ProbeJoin():
             return stores, ()
@@ -77,35 +77,35 @@ def _kinds(strategy: Strategy, stores: Sequence[StoreId]) -> tuple[Sequence[Stor
 def _reached(
     live: LiveQuery, watermarks: Mapping[str, int], closed: Mapping[tuple[str, ...], int]
 ) -> Mapping[str, int]:  # fmt: skip
-    """How old a future tuple of each stream can be that meets anything stored: an idle stream holds nothing back."""
+    """Return, by stream, the oldest event time of future rows that can meet stored rows. Idle streams are skipped."""
     passed = closed.get(names := streams_of(live.query)) if closed else None
     if passed is None or all(name in watermarks and watermarks[name] >= passed for name in names):
-        return watermarks  # as usual: nobody is idle
+        return watermarks  # no stream is idle
     raised = {name: max(passed, watermarks.get(name, passed)) for name in names if gives_way(live, name)}
     return {**watermarks, **raised}
 
 
 def _oldest_met(query: BoundQuery, relation: int, watermarks: Mapping[str, int]) -> int | None:
-    """How old a tuple of a relation can be and still meet a future one of some other relation."""
+    """Return the oldest event time of a row of a relation that can still meet a future row of another; None: any."""
     oldest = []
-    for other, each in enumerate(query.relations):
+    for other, partner in enumerate(query.relations):
         if other != relation:
-            reach, newest_late = query.reach_back(relation, other), watermarks.get(each.stream)
-            if reach is None or newest_late is None:
+            reach, watermark = query.reach_back(relation, other), watermarks.get(partner.stream)
+            if reach is None or watermark is None:
                 return None
-            oldest.append(newest_late - reach)
+            oldest.append(watermark - reach)
     return min(oldest)
 
 
 def _oldest_combined(query: BoundQuery, stored: StoredJoin, watermarks: Mapping[str, int]) -> int | None:
-    """The same for intermediate results, whose time is that of their oldest tuple."""
+    """Like `_oldest_met`, for the combinations of a stored join. Their time is that of their oldest row."""
     inputs = inputs_of(query)
-    oldest = [_oldest_met(query, inputs.index(each), watermarks) for each in stored.inputs]
-    return None if None in oldest else min(each for each in oldest if each is not None)
+    oldest = [_oldest_met(query, inputs.index(input_), watermarks) for input_ in stored.inputs]
+    return None if None in oldest else min(time for time in oldest if time is not None)
 
 
 _NOTHING = TIME_MAX + 1
-"""Later than any event time: nothing is reached."""
+"""A time later than any event time: no row is reached."""
 
 
 def _windows_reach(query: BoundQuery, closed: Mapping[tuple[str, ...], int] | None) -> int | None:
@@ -114,12 +114,12 @@ def _windows_reach(query: BoundQuery, closed: Mapping[tuple[str, ...], int] | No
     size = to_micros(query.sliding.size)
     if closed is None:
         return -size
-    ended = closed.get(streams_of(query))
-    return None if ended is None else ended - size
+    closed_until = closed.get(streams_of(query))
+    return None if closed_until is None else closed_until - size
 
 
 def is_reachable(bucket: Bucket, meaning: Slots, limits: Horizons, retained_from: int | None) -> bool:
-    """Whether a live query, or the stream's retain period, can still reach a row of the bucket."""
+    """Return whether a live query or the stream's retain period still reaches a row of the bucket."""
     newest = bucket.max_time
     if retained_from is not None and newest >= retained_from:
         return True

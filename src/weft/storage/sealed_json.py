@@ -1,4 +1,4 @@
-"""JSON that notices damage: a value with a digest of it and of the name of its file, in one object."""
+"""JSON files that detect damage: an object with a value and a digest of the value and the file's name."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _DIGEST = 16
 
 
 def digest_of(name: str, data: bytes) -> str:
-    """Digest of some bytes in a file of this name: in another file the same bytes have another one."""
-    found = blake2b(name.encode(), digest_size=_DIGEST // 2)
-    found.update(b"\0")
-    found.update(data)
-    return found.hexdigest()
+    """Return a digest of a file's name and data, so that a file copied over another one is detected."""
+    hasher = blake2b(name.encode(), digest_size=_DIGEST // 2)
+    hasher.update(b"\0")
+    hasher.update(data)
+    return hasher.hexdigest()
 
 
 def seal(name: str, value: object) -> tuple[bytes, str]:
-    """A value as it is written to the file of this name, relative to the state directory, and its digest."""
+    """Return the bytes to write for a value, and their digest. `name` is relative to the state directory."""
     data = json.dumps(value, separators=(",", ":")).encode()
     digest = digest_of(name, data)
     return _BEGIN + digest.encode() + _MIDDLE + data + _END, digest
 
 
 def unseal(name: str, data: bytes) -> tuple[Any, str]:
-    """The value that was written, and its digest; raises ValueError if it is not as it was written."""
+    """Return the value in sealed bytes and its digest. Raise ValueError if the bytes were changed."""
     body = len(_BEGIN) + _DIGEST + len(_MIDDLE)
     digest = data[len(_BEGIN) : len(_BEGIN) + _DIGEST].decode("latin-1")
     frame = (data[: len(_BEGIN)], data[body - len(_MIDDLE) : body], data[-len(_END) :])

@@ -1,8 +1,8 @@
-"""Which files of a stream have been read: in memory, and in a log of its own that checkpoints refer to.
+"""The names of the files of each stream that have been read, in memory and in a log per stream.
 
-The set follows the directory: a name that has been missing from it for a week is forgotten. A name that is missing for
-less is kept, because a file system that is away for a while must not make all its files new. Since when names are
-missing is in the log, too: otherwise whoever restarts once a week would never forget any.
+A checkpoint records the length and the checksum of each log. A name is forgotten when its file has been missing for a
+week, not earlier: a file system that is unavailable for a while must not make all its files new. The log also records
+since when a name has been missing; otherwise an engine that restarts every week would never forget a name.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from weft.storage.directory import Directory, disk_errors
 
 FOLDER = "inputs"
 FORGET_AFTER = 7 * 86_400.0
-"""Seconds that a name is remembered after its file has gone."""
+"""Seconds for which a name is remembered after its file has disappeared."""
 _SMALLEST_REWRITTEN = 1000
 
 
 @dataclass(slots=True)
 class _Log:
-    """The log of one stream: how much of which file counts, and its checksum."""
+    """The log of one stream: number of its file, and length and checksum of the valid part of the file."""
 
     generation: int = 0
     bytes: int = 0
     checksum: int = 0
     superfluous: int = 0
-    """Names in it that a log written anew would not have."""
+    """Number of names in the log that a rewritten log would not contain."""
     pending: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class SeenFiles:
-    """Names of the files that have been read, by stream."""
+    """The names of the files that have been read, by stream."""
 
     directory: Directory
     names: dict[str, set[str]] = field(default_factory=dict)
     _missing: dict[str, dict[str, float]] = field(default_factory=dict)
     _logs: dict[str, _Log] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    """Files are read by one thread, and any that changes something may write a checkpoint."""
+    """One thread reads files, but any thread that makes a change may write a checkpoint."""
 
     def is_read(self, stream: str, name: str) -> bool:
-        """Whether a file has been read."""
+        """Return whether a file of a stream has been read."""
         return name in self.names.get(stream, ())
 
     def add(self, stream: str, names: Iterable[str]) -> None:
-        """A committed batch has read these files."""
+        """Record that a committed batch has read these files."""
         new = list(names)
         with self._lock:
             self.names.setdefault(stream, set()).update(new)
@@ -60,7 +60,7 @@ class SeenFiles:
                 self._logs.setdefault(stream, _Log()).pending.append({"read": new})
 
     def compare(self, stream: str, present: Set[str], now: float) -> None:
-        """Forget names whose files have been gone for a week; `present` are those in the directory."""
+        """Forget names whose files have been missing for a week. `present` are the names in the directory now."""
         with self._lock:
             known = self.names.get(stream, set())
             missing = self._missing.setdefault(stream, {})
@@ -68,14 +68,14 @@ class SeenFiles:
             left = [name for name in known - present if name not in missing]
             gone = [name for name, since in missing.items() if now - since > FORGET_AFTER and name not in present]
             lines = ((back, {"back": back}), (left, {"missing": left, "since": now}), (gone, {"gone": gone}))
-            for some, line in lines:
-                if some:
+            for changed, line in lines:
+                if changed:
                     log = self._logs.setdefault(stream, _Log())
                     log.pending.append(line)
                     log.superfluous += _take(line, known, missing)
 
     def drop(self, stream: str) -> None:
-        """The stream is gone. Its log is removed by the next checkpoint."""
+        """Forget a dropped stream. The next checkpoint removes its log."""
         with self._lock:
             self.names.pop(stream, None)
             self._missing.pop(stream, None)
@@ -84,7 +84,7 @@ class SeenFiles:
     # ---- checkpoints
 
     def save(self) -> dict[str, Any]:
-        """Write what is new to the logs and flush them; returns what the checkpoint has to say of them."""
+        """Append pending lines to the logs and flush them. Return what the checkpoint records about the logs."""
         with self._lock:
             logs = dict(self._logs)
             for stream, log in logs.items():
@@ -101,7 +101,7 @@ class SeenFiles:
         return value
 
     def _all(self, stream: str) -> list[dict[str, Any]]:
-        """What a log written anew says."""
+        """Return the lines of a rewritten log."""
         since: dict[float, list[str]] = {}
         for name, at in self._missing.get(stream, {}).items():
             since.setdefault(at, []).append(name)
@@ -112,7 +112,7 @@ class SeenFiles:
         data = b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
         path = self.directory.path(FOLDER, _file_name(stream, log.generation))
         with disk_errors(path.name), open(path, "r+b" if path.exists() else "w+b") as file:
-            file.truncate(log.bytes)  # what a crash left behind the last checkpoint
+            file.truncate(log.bytes)  # drop what was written after the last checkpoint before a crash
             file.seek(log.bytes)
             file.write(data)
             file.flush()
@@ -123,7 +123,7 @@ class SeenFiles:
             del log.pending[: len(lines)]
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """What a checkpoint says has been read; raises StateCorrupt where its log is not what it was."""
+        """Load the names from the logs that a checkpoint describes. Raise StateCorrupt if a log is damaged."""
         for stream, (generation, size, checksum) in value.items():
             path = self.directory.path(FOLDER, _file_name(stream, generation))
             try:
@@ -142,7 +142,7 @@ class SeenFiles:
                 log.superfluous += _take(line, names, missing)
 
     def remove_old(self) -> None:
-        """Remove logs that the checkpoint in place does not name."""
+        """Remove logs that the latest checkpoint does not name."""
         kept = {_file_name(stream, log.generation) for stream, log in self._logs.items()}
         for path in self.directory.path(FOLDER).iterdir():
             if path.name not in kept:
@@ -150,7 +150,7 @@ class SeenFiles:
 
 
 def _take(line: Mapping[str, Any], names: set[str], missing: dict[str, float]) -> int:
-    """Put a line of a log into effect; returns how many names in it a log written anew would not have."""
+    """Apply a line of a log. Return how many of its names a rewritten log would not contain."""
     names.update(line.get("read", ()))
     names.difference_update(line.get("gone", ()))
     for name in (*line.get("gone", ()), *line.get("back", ())):

@@ -1,7 +1,7 @@
 """Slice files: cells of shared aggregates on disk, immutable and memory-mappable like buckets.
 
-A file has one record batch per range of hash space, and a record batch has one row, whose columns are lists: groups,
-classes and cells are of different lengths. Results of aggregations are kept the same way.
+A file has one record batch per range of hash space. A record batch has a single row, whose columns are lists, because
+groups, classes and cells have different lengths. Results of aggregates are stored in the same format.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ def write_slices(
     words: int,
     indexes: Sequence[SessionIndex] = (),
 ) -> Written:
-    """Write a file with one part per range. Parts with sessions have an index each."""
+    """Write a file with one part per range of hash space. Parts with sessions need an index each (`indexes`)."""
     parts = list(parts)
-    narrow = {lane for lane in parts[0].lanes if all(_is_small(part.lanes[lane]) for part in parts)} - {LAST}
-    batches = [_to_batch(part, narrow) for part in parts]
+    narrow_lanes = {lane for lane in parts[0].lanes if all(_is_small(part.lanes[lane]) for part in parts)} - {LAST}
+    batches = [_to_batch(part, narrow_lanes) for part in parts]
     if indexes:
         batches = [_with_index(batch, index) for batch, index in zip(batches, indexes, strict=True)]
     return write_file(folder, name, bucket_schema(batches[0].schema, epoch=epoch, words=words), batches)
 
 
 def read_slices(path: Path, parts: Iterable[int]) -> Iterator[tuple[Cells, int]]:
-    """Some parts of a file, mapped, with the epoch their query-sets are of."""
+    """Yield the parts with these numbers, mapped into memory, and the epoch of their query-sets."""
     file = DataFile(path)
     epoch, words = meaning_of_sets(file.schema)
     for part in parts:
@@ -52,8 +52,8 @@ def read_slices(path: Path, parts: Iterable[int]) -> Iterator[tuple[Cells, int]]
 
 
 def read_sessions(path: Path, parts: Iterable[int]) -> Iterator[tuple[Cells, SessionIndex | None, int]]:
-    """The same for parts with sessions, with their index (None if the file has none): numbers of classes and groups are
-    as in the file, so that nothing is read before it is taken (`chosen_cells`)."""
+    """Like `read_slices` for parts with sessions; also yield the index of each part (None if the file has none). Class
+    and group numbers keep the type they have in the file, so that only what `chosen_cells` takes is read."""
     file = DataFile(path)
     epoch, words = meaning_of_sets(file.schema)
     indexed = _INDEX + "hashes" in file.schema.names
@@ -63,19 +63,19 @@ def read_sessions(path: Path, parts: Iterable[int]) -> Iterator[tuple[Cells, Ses
 
 
 def _with_index(batch: pa.RecordBatch, index: SessionIndex) -> pa.RecordBatch:
-    for each in fields(index):
-        batch = batch.append_column(_INDEX + each.name, _as_list(pa.array(getattr(index, each.name))))
+    for field in fields(index):
+        batch = batch.append_column(_INDEX + field.name, _as_list(pa.array(getattr(index, field.name))))
     return batch
 
 
 def _index(batch: pa.RecordBatch) -> SessionIndex:
     return SessionIndex(
-        **{each.name: _numbers(_values(batch.column(_INDEX + each.name))) for each in fields(SessionIndex)}
+        **{field.name: _numbers(_values(batch.column(_INDEX + field.name))) for field in fields(SessionIndex)}
     )
 
 
 def _wide(cells: Cells) -> Cells:
-    """With classes and groups as kernels count them."""
+    """Return the cells with class and group numbers as int64, which kernels expect."""
     return replace(cells, classes=cells.classes.astype(np.int64), group=cells.group.astype(np.int64))
 
 
@@ -99,7 +99,7 @@ def _to_batch(cells: Cells, narrow: Set[str]) -> pa.RecordBatch:
 
 
 def _is_small(values: np.ndarray[Any, Any]) -> bool:
-    """Whether half the bytes do: counts and sums of a slice are mostly small."""
+    """Return whether int64 values fit in int32, as most counts and sums of a slice do."""
     if values.dtype != np.int64:
         return False
     limits = np.iinfo(np.int32)
@@ -119,7 +119,7 @@ def _from_batch(batch: pa.RecordBatch, words: int) -> Cells:
     first = f"{_DETAIL}{_PARTS[0]}:"
     details = {
         name: Detail(*(_numbers(lists[f"{_DETAIL}{part}:{name}"]) for part in _PARTS))
-        for name in (each.removeprefix(first) for each in lists if each.startswith(first))
+        for name in (column.removeprefix(first) for column in lists if column.startswith(first))
     }
     return Cells(
         groups=tuple(lists[f"{_GROUP}{n}"] for n in range(sum(name.startswith(_GROUP) for name in lists))),

@@ -1,4 +1,4 @@
-"""A span of time in which Ctrl-C waits: what is written to disk and what is known in memory must change together."""
+"""A context manager that defers signals while the disk and memory have to change together."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let signals whose handlers are Python functions, which may raise, wait until the end of the block.
+    """Defer SIGINT and SIGTERM to the end of the block if their handlers are Python functions, which may raise.
 
-    Python calls such handlers in the main thread only, so elsewhere nothing is to be done.
+    Python runs such handlers in the main thread only, so in other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    waiting: list[tuple[int, FrameType | None]] = []
+    deferred: list[tuple[int, FrameType | None]] = []
     handlers: dict[int, Any] = {}
     try:
         for number in _SIGNALS:
             if callable(handler := signal.getsignal(number)):
                 handlers[number] = handler
-                signal.signal(number, lambda number, frame: waiting.append((number, frame)))
+                signal.signal(number, lambda number, frame: deferred.append((number, frame)))
         yield
     finally:
-        for each, handler in handlers.items():
-            signal.signal(each, handler)
-        for each, frame in waiting:
-            handlers[each](each, frame)
+        for received, handler in handlers.items():
+            signal.signal(received, handler)
+        for received, frame in deferred:
+            handlers[received](received, frame)

@@ -1,1 +1,1 @@
-"""Streams: declarations, what there is to read, sources that fail, and clocks."""
+"""Streams of an engine: declarations, available input, failing sources, and clocks."""

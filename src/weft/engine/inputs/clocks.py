@@ -1,4 +1,4 @@
-"""What goes by this machine's clocks: which streams have had no rows for too long, and which rows are too far ahead."""
+"""Decisions by this machine's clocks: which streams are idle, and which rows are too far ahead."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _MICROS = 1_000_000
 
 
 class Clocks:
-    """When each stream last had rows, on this machine's clock, where a restart counts as rows; and what time it is."""
+    """When each stream last had rows by this machine's clock, where a restart counts as rows; and the current time."""
 
     def __init__(self) -> None:
         self._had_rows: dict[str, float] = {}
 
     def note(self, streams: Iterable[str]) -> None:
-        """These streams have rows now."""
+        """Note that these streams have rows now."""
         self._had_rows |= dict.fromkeys(streams, time.monotonic())
 
     def forget(self, stream: str) -> None:
-        """A stream was dropped."""
+        """Forget a stream that was dropped."""
         self._had_rows.pop(stream, None)
 
     def idle(self, streams: Mapping[str, Stream]) -> frozenset[str]:
-        """The streams that are idle now."""
+        """Return the streams that are idle now."""
         now = time.monotonic()
         return frozenset(
             name
@@ -36,11 +36,11 @@ class Clocks:
         )
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Return the seconds since 1970."""
         return time.time()
 
     def ahead_limits(self, streams: Mapping[str, Stream]) -> dict[str, int]:
-        """The latest event time that is taken now, by stream."""
+        """Return the latest event time that is accepted now, by stream."""
         now = int(self.now() * _MICROS)
         return {
             name: held(now + to_micros(stream.max_ahead))

@@ -19,7 +19,7 @@ from weft.storage.bucket import RESERVED
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """A directory of files as the user describes it; `schema` None means: look at the files."""
+    """A directory of files as the user describes it; without a `schema`, it is inferred from the files."""
 
     source: FileSource
     schema: str | None
@@ -34,12 +34,12 @@ def files(
     options: Mapping[str, str] | None = None,
     on_bad_file: str = "quarantine",
 ) -> Files:
-    """Files of a directory as a stream: "parquet", "json" (lines), "csv" (with header) or "arrow" (IPC).
+    """Return a source of files in a directory: "parquet", "json" (lines), "csv" (with header) or "arrow" (IPC).
 
-    Files must appear whole (write them elsewhere, then rename) and never change. The schema is inferred from the
-    files if it is omitted and there are any. A row that does not fit is left out, a file that is corrupt is set aside;
-    both are counted and kept in the state directory's quarantine; `on_bad_file="fail"` stops its stream instead. A
-    batch takes all files that are there, at most half a gigabyte of them, or `max_files_per_batch`.
+    Files must appear complete (write them elsewhere, then rename) and never change. An omitted schema is inferred from
+    the files, if there are any. Rows that do not fit are left out and corrupt files are set aside; both are counted and
+    kept in the state directory's quarantine. With `on_bad_file="fail"` they stop the stream instead. A batch takes all
+    files that are there, up to half a gigabyte or `max_files_per_batch`.
     """
     if on_bad_file not in ("quarantine", "fail"):
         raise InvalidSetting(f"on_bad_file is {on_bad_file!r}", hint='Give "quarantine" or "fail".')
@@ -48,7 +48,7 @@ def files(
     try:
         kind = Format(format)
     except ValueError:
-        names = ", ".join(each.value for each in Format)
+        names = ", ".join(member.value for member in Format)
         raise InvalidSetting(f"format {format!r} is not one weft reads", hint=f"Give one of: {names}.") from None
     hint = "weft reads its own formats from directories that all workers reach; mount it, or let Spark read it."
     folder = os.path.abspath(local_path(os.fspath(path), "stream path", hint=hint))
@@ -59,7 +59,7 @@ def files(
 
 
 def parse_ahead(text: str) -> timedelta | None:
-    """`max_ahead` as a configuration has it: a duration, "unlimited", or nothing for what streams have by default."""
+    """Parse `max_ahead` as in a configuration: a duration, "unlimited", or an empty text for the default of streams."""
     return None if text == "unlimited" else parse_duration(text) if text else MAX_AHEAD
 
 
@@ -74,8 +74,8 @@ def declare_stream(
     idle_timeout: timedelta = IDLE_TIMEOUT,
     max_ahead: timedelta | None = MAX_AHEAD,
 ) -> Stream:
-    """The stream these arguments describe; a different one of the same name is refused, unless it differs only in what
-    goes by the clock: `idle_timeout` and `max_ahead`."""
+    """Return the stream that these arguments describe; refuse one that differs from an existing stream of the same
+    name in more than `idle_timeout` and `max_ahead`."""
     kind, schema = _source(name, source, time, existing)
     field = schema.find(time)
     if field is None:

@@ -1,4 +1,4 @@
-"""Sources that cannot be read now: why, and when each is tried again."""
+"""Sources that cannot be read now: the reason, and when each is tried again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.errors import WeftError
 
 _log = logging.getLogger("weft")
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before a source that failed is tried again: at first, and after many failures in a row."""
+"""Seconds before a failed source is tried again: after the first failure, and after many failures in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class _Fault:
 
 
 class Faults:
-    """The faults of streams. One thread at a time notes and forgets them; anybody may ask."""
+    """The faults of streams. One thread at a time notes and forgets them; any thread may read them."""
 
     def __init__(self) -> None:
         self._found: dict[str, _Fault] = {}
@@ -36,33 +36,33 @@ class Faults:
         return iter(list(self._found))
 
     def note(self, stream: str, error: WeftError) -> None:
-        """A source has failed: it is tried again after a pause, which is longer with every failure in a row."""
+        """Note that a source has failed; it is tried again after a pause, which doubles with every failure in a row."""
         before = self._found.get(stream)
         failures = 1 if before is None else before.failures + 1
         pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
         self._found[stream] = _Fault(error, failures, time.monotonic() + pause)
-        told = {"stream": stream, "failures": failures, "retry_seconds": pause, "code": error.code}
-        _log.warning('stream "%s" cannot be read now: %s', stream, error.in_a_line(), extra=told)
+        details = {"stream": stream, "failures": failures, "retry_seconds": pause, "code": error.code}
+        _log.warning('stream "%s" cannot be read now: %s', stream, error.in_a_line(), extra=details)
 
     def forget(self, stream: str) -> None:
-        """A source is well again, or gone."""
+        """Forget the fault of a source that has recovered or was removed."""
         self._found.pop(stream, None)
 
     def keep_only(self, streams: Set[str]) -> None:
-        """Forget the faults of streams that nobody reads: nobody would find out that they are well again."""
+        """Forget the faults of streams that no query reads: nothing would notice that they have recovered."""
         for stream in self:
             if stream not in streams:
                 self.forget(stream)
 
     def is_due(self, stream: str) -> bool:
-        """Whether a source may be tried: it has not failed, or the pause is over."""
+        """Return whether a source may be tried: it has not failed, or the pause is over."""
         fault = self._found.get(stream)
         return fault is None or fault.retry_at <= time.monotonic()
 
     def clear(self) -> None:
-        """Try all of them at once."""
+        """Forget all faults, so that all sources are tried at once."""
         self._found.clear()
 
     def errors(self) -> dict[str, WeftError]:
-        """Why streams cannot be read now."""
+        """Return why streams cannot be read now."""
         return {stream: fault.error for stream, fault in list(self._found.items())}

@@ -1,4 +1,4 @@
-"""Watermarks that an administrator sets back: what may be asked for, and what becomes of it."""
+"""Watermarks that an administrator sets back: validation, and the event times that result."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time(time: str | datetime) -> int:
-    """An event time in microseconds since 1970; one without a zone is meant in UTC. Raises InvalidSetting."""
+    """Return an event time in microseconds since 1970, in UTC if it has no zone. Raises InvalidSetting."""
     try:
-        found = datetime.fromisoformat(time) if isinstance(time, str) else time
+        parsed = datetime.fromisoformat(time) if isinstance(time, str) else time
     except ValueError:
         raise InvalidSetting(
             f'"{str(time)[:60]}" is not a time', hint="Write it like 2026-01-31T12:00:00Z, or 2026-01-31 12:00."
         ) from None
-    aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    aware = parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1)
 
 
 def check_set_back(stream: str, time: int, streams: Mapping[str, Stream], watermarks: Mapping[str, int]) -> None:
-    """Raise UnknownStream, or InvalidSetting if a stream's watermark would not be set back."""
+    """Raise UnknownStream, or InvalidSetting if a time would not set the stream's watermark back."""
     if stream not in streams:
         raise UnknownStream(f'stream "{stream[:128]}" does not exist', hint=f"Streams are: {', '.join(streams)}.")
     before = watermarks.get(stream)
@@ -40,5 +40,5 @@ def check_set_back(stream: str, time: int, streams: Mapping[str, Stream], waterm
 
 
 def newest_after(change: Change, streams: Mapping[str, Stream]) -> dict[str, int]:
-    """The newest event time that a stream is said to have had, for the watermarks that a change sets back."""
+    """Return the newest event time that a stream counts as having seen, for the watermarks that a change sets back."""
     return {name: held(time + to_micros(streams[name].lateness)) for name, time in change.watermarks if name in streams}

@@ -1,4 +1,4 @@
-"""Declared streams on disk: one small file each, so that they survive restarts."""
+"""Declared streams on disk, in one small file each, so that they survive restarts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_NAME = 128
 
 
 def check_name(kind: str, name: str) -> str:
-    """A name that is safe in SQL, in file names and on a screen."""
+    """Return the name if it is safe in SQL, in file names and on a screen; raise InvalidName otherwise."""
     plain = name.replace("_", "a").replace("-", "a").replace(".", "a")
     if not name or len(name) > _MAX_NAME or not plain.isascii() or not plain.isalnum() or name.startswith((".", "-")):
         raise InvalidName(
@@ -49,14 +49,14 @@ def save_stream(directory: Directory, stream: Stream) -> None:
 
 
 def remove_stream(directory: Directory, name: str) -> None:
-    """Remove a stream's declaration and the sample of its rows that were set aside. What could not be read of it stays
-    in `quarantine/`: it is the user's."""
+    """Remove a stream's declaration and the sample of its rows that are too far ahead. Its quarantine stays, because
+    it belongs to the user."""
     directory.path("ahead", name + ".json").unlink(missing_ok=True)
     directory.path("streams", name + ".json").unlink(missing_ok=True)
 
 
 def load_streams(directory: Directory) -> dict[str, Stream]:
-    """All declared streams by name."""
+    """Return all declared streams by name."""
     names = sorted(path.name for path in directory.path("streams").glob("*.json"))
     streams = [_stream(directory.read_json("streams", name)) for name in names]
     return {stream.name: stream for stream in streams}

@@ -1,7 +1,7 @@
-"""What a query is called on disk: fixed in its record when it is created, and checked when it is read back.
+"""The names of a query's data on disk: fixed in its record when it is created, and checked when it is read back.
 
-Texts are bound again by every process, so that what a release forbids does not go on. If this release would look for a
-query's rows under other names than those they were written under, the query is not run: it would lose them silently.
+Every process binds query texts again, so a query that a release forbids does not go on. If this release would look for
+a query's rows under other names than they were written under, the query is not run: it would silently lose them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.sql import bind
 
 
 def identified(record: QueryRecord, query: BoundQuery) -> QueryRecord:
-    """A new query's record with the ids of what is its own on disk."""
+    """Return a new query's record with the ids of its data on disk."""
     calls = () if query.aggregation is None else query.aggregation.calls
     strategy = choose_strategy(query, record.route)
     return replace(
@@ -35,8 +35,8 @@ def _ids(record: QueryRecord) -> tuple[str, ...]:
 
 
 def bind_again(record: QueryRecord, streams: Mapping[str, Stream]) -> BoundQuery:
-    """The bound form of a recorded query; raises a WeftError if this release does not take it, or calls what it has on
-    disk otherwise."""
+    """Return the bound form of a recorded query; raise a WeftError if this release refuses it, or uses other names
+    for its data on disk."""
     query = bind(record.sql, streams)
     now = identified(record, query)
     if _ids(now) != _ids(record):

@@ -1,7 +1,7 @@
-"""What is known of one query, for those who read: nothing slow is done under the core's lock.
+"""Reading of what is known about a query, without doing anything slow under the core's lock.
 
-The record of a query that has ended long ago is in a file, whose lock may be held through a flush to disk, and its text
-is bound again when somebody asks. Batches and requests wait for the core's lock, so neither happens under it.
+The record of a query that ended long ago is in a file whose lock may be held during a flush to disk, and its text is
+bound again on demand. Batches and requests wait for the core's lock, so neither happens under it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 def record_of(core: Ledger, query: QueryId) -> QueryRecord | None:
-    """The record of a query, live or ended; None if there is none (yet). Not to be asked for under the lock."""
+    """Return the record of a query, live or ended, or None if it has none (yet). Do not call it under the lock."""
     records = core.roster.records
-    with core.lock:  # a query that ends is for a moment neither among the live nor among the ended
-        found = records.here(query)
-    return records.on_disk(query) if found is None else found
+    with core.lock:  # for a moment, an ending query is neither among the live nor the ended
+        record = records.here(query)
+    return records.on_disk(query) if record is None else record
 
 
 def find_query(core: Ledger, name: str) -> QueryId | None:
-    """The query of a name: the live or pending one, else the latest that had it. Not to be asked for under the lock."""
+    """Return the live or pending query with a name, else the latest that had it. Do not call it under the lock."""
     with core.lock:
-        found = core.roster.find_here(name)
-    record = core.roster.records.latest_on_disk(name) if found is None else None
-    return found if record is None else record.id
+        query = core.roster.find_here(name)
+    record = core.roster.records.latest_on_disk(name) if query is None else None
+    return query if record is None else record.id
 
 
 def page_of(
     core: Ledger, prefix: str, *, after: int, limit: int, live: bool = True, latest: bool = False
 ) -> list[QueryRecord]:
-    """Records of queries whose names begin with `prefix`, ended or (if asked for) live, behind number `after`: the
-    first of them, or the latest. Not to be asked for under the lock."""
+    """Return the first (or `latest`) records after number `after` of ended and, if `live`, live queries whose names
+    begin with `prefix`. Do not call it under the lock."""
     records = core.roster.records
     with core.lock:
         here = records.in_memory(live=live)
@@ -46,19 +46,21 @@ def page_of(
 
 @contextmanager
 def looking(core: Ledger, query: QueryId) -> Iterator[QueryRecord | None]:
-    """The core's lock, and the record of a query as it is under it: one that is on disk is read before."""
+    """Hold the core's lock and yield a query's record as it is under the lock; one on disk is read before."""
     before = record_of(core, query)
     with core.lock:
         yield core.roster.records.here(query) or before
 
 
 def bound_of(core: Ledger, query: QueryId) -> BoundQuery:
-    """The bound form of a query, live or ended; raises UnknownQuery if it is not on record, and whatever is wrong with
-    a text that this release does not take any more. Not to be asked for under the lock."""
+    """Return the bound form of a query, live or ended. Do not call it under the lock.
+
+    Raises UnknownQuery if it is not on record, or the error of a text that this release refuses.
+    """
     roster = core.roster
     with core.lock:
-        found = roster.bound[query]
-    if found is not None:
-        return found
+        bound = roster.bound[query]
+    if bound is not None:
+        return bound
     record = record_of(core, query)
     return roster.bound.read(roster.record(query) if record is None else record)

@@ -1,8 +1,4 @@
-"""Queries by name and id, and the requests to create and drop some that wait for a boundary.
-
-Before each checkpoint the records of ended queries go to disk (`storage/ended_queries.py`): memory and checkpoints hold
-live queries only.
-"""
+"""Queries by name and id, and the requests to create and drop queries that wait for a boundary."""
 
 from __future__ import annotations
 
@@ -23,15 +19,15 @@ from weft.planner.strategy import choose_route, live_query, routes_of
 from weft.storage.ended_queries import EndedQueries
 
 TICK = 1
-"""The least distance of event times, in microseconds."""
+"""The smallest distance of event times, in microseconds."""
 _LATENCIES = 1000
 _SETTLE_AFTER = 1000
-"""Ended queries that are kept in memory at most, whenever the next checkpoint is."""
+"""If more queries have ended, their records go to disk before the next checkpoint."""
 
 
 @dataclass(slots=True)
 class Request:
-    """Queries to create and drop together, or a watermark to set back; `done` is set when that is in effect."""
+    """Queries to create and drop together, or a watermark to set back; `done` is set when the request is in effect."""
 
     created: tuple[tuple[QueryId, str, BoundQuery], ...]
     dropped: tuple[QueryId, ...]
@@ -39,70 +35,72 @@ class Request:
     done: threading.Event
     failed: tuple[Failure, ...] = ()
     ready: bool = True
-    """Whether it may take effect: what has to be prepared for it is."""
+    """Whether the request is prepared and may take effect."""
     watermarks: tuple[tuple[str, int], ...] = ()
-    """Streams whose watermark is to be set back, and to which event time."""
+    """Streams whose watermark to set back, and the event time to set it to."""
     sinks: set[QueryId] = field(default_factory=set)
-    """Those created that have a sink."""
+    """The created queries that have a sink."""
 
 
 class Requests:
-    """Queries that are live, that ended and that are asked for."""
+    """Queries that are live, ended or requested."""
 
     def __init__(self, streams: Mapping[str, Stream], ended: EndedQueries) -> None:
         self._streams = streams
         self.ended = ended
         self.live: dict[QueryId, LiveQuery] = {}
         self.refused: dict[QueryId, tuple[QueryRecord, str]] = {}
-        """Queries that were live and that this release does not take, and why: they end when all is read back."""
+        """Queries that were live but that this release refuses, and why; they end when recovery is complete."""
         self.records = Records(self.live, ended)
         self.bound = BoundForms(streams)
         self.names: dict[str, QueryId] = {}
         self.pending: list[Request] = []
         self.sinks: set[QueryId] = set()
-        """Queries with a sink that has not had everything: each has a file that says how far it has got."""
+        """Queries with a sink that has not received everything; each has a file with its progress."""
         self.latencies: dict[QueryId, float] = {}
-        """Seconds from the request to its effect, for queries created since the start; the last thousand."""
+        """Seconds from request to effect of the last thousand queries that were created since the start."""
         self._next_id = 0
 
-    # ---- what is there
+    # ---- queries
 
     @property
     def slots(self) -> Slots:
-        """Slots of the live queries."""
+        """The slots of the live queries."""
         return slot_set(live.slot for live in self.live.values())
 
     def bound_query(self, query: QueryId) -> BoundQuery:
-        """The bound form of a query, live or ended; raises UnknownQuery if it is not on record."""
+        """Return the bound form of a query, live or ended; raise UnknownQuery if it is not on record."""
         return self.bound[query] or self.bound.read(self.record(query))
 
     def record(self, query: QueryId) -> QueryRecord:
-        """The record of a query; raises UnknownQuery."""
-        found = self.records.get(query)
-        if found is None:
+        """Return the record of a query, or raise UnknownQuery."""
+        record = self.records.get(query)
+        if record is None:
             raise _unknown(query)
-        return found
+        return record
 
     def is_pending(self, query: QueryId) -> bool:
-        """Whether a query waits for its first boundary."""
+        """Return whether a query waits for its first boundary."""
         dropped = any(query in request.dropped for request in self.pending)
         return not dropped and any(query == created for r in self.pending for created, _, _ in r.created)
 
     def name_of(self, query: QueryId) -> str:
-        """The name of a query, live, ended or pending; raises UnknownQuery."""
+        """Return the name of a live, ended or pending query, or raise UnknownQuery."""
         waiting = (name for request in self.pending for created, name, _ in request.created if created == query)
-        found = next(waiting, None)
-        return self.record(query).name if found is None else found
+        pending_name = next(waiting, None)
+        return self.record(query).name if pending_name is None else pending_name
 
     def find(self, name: str) -> QueryId | None:
-        """The query of this name: the live or pending one, else the latest that had it."""
-        found = self.find_here(name)
-        record = self.records.latest_on_disk(name) if found is None else None
-        return found if record is None else record.id
+        """Return the live or pending query with a name, else the latest that had it."""
+        query = self.find_here(name)
+        record = self.records.latest_on_disk(name) if query is None else None
+        return query if record is None else record.id
 
     def find_here(self, name: str) -> QueryId | None:
-        """The same without those that are on disk only. A query whose drop waits for the boundary has given its name
-        away, and is the latest that had it."""
+        """Return the same as `find`, without queries that are only on disk.
+
+        A query whose drop waits for the boundary has given up its name and is the latest that had it.
+        """
         if name in self.names:
             return self.names[name]
         leaving = (query for request in self.pending for query in request.dropped if query in self.live)
@@ -113,19 +111,21 @@ class Requests:
         return None if record is None else record.id
 
     def readers_of(self, stream: str) -> dict[QueryId, str]:
-        """The live and pending queries that read a stream, with their names. One whose drop waits for the boundary is
-        among them, and its name may be another query's by now."""
-        found = {query: live.record.name for query, live in self.live.items() if reads(live.query, stream)}
+        """Return the live and pending queries that read a stream, with their names.
+
+        A query whose drop waits for the boundary is among them; its name may belong to another query by now.
+        """
+        readers = {query: live.record.name for query, live in self.live.items() if reads(live.query, stream)}
         waiting = (created for request in self.pending for created in request.created)
-        return found | {query: name for query, name, bound in waiting if reads(bound, stream)}
+        return readers | {query: name for query, name, bound in waiting if reads(bound, stream)}
 
     # ---- requests
 
     def request(
         self, create: Sequence[tuple[str | None, BoundQuery]], drop: Sequence[QueryId], *, ready: bool = True
     ) -> Request:
-        """Take a request up, all or nothing; it waits for the boundary. What is on its way out may be dropped again."""
-        asked = time.monotonic()
+        """Accept a request, all or nothing; it waits for the boundary. A query that is leaving may be dropped again."""
+        requested_at = time.monotonic()
         leaving = {query for request in self.pending for query in request.dropped}
         drop = [query for query in dict.fromkeys(drop) if query not in leaving]
         for query in drop:
@@ -141,14 +141,14 @@ class Requests:
             self.names[name or query] = query
             self.bound[query] = bound
             created.append((query, name or query, bound))
-        request = Request(tuple(created), tuple(drop), asked, threading.Event(), ready=ready)
+        request = Request(tuple(created), tuple(drop), requested_at, threading.Event(), ready=ready)
         self.pending.append(request)
         return request
 
     def request_end(self, failure: Failure) -> Request | None:
-        """Ask for the end of a query that failed when it was read: one that has ended then did so before that batch.
+        """Request the end of a query that failed when it was read; an ended query then ends before that batch instead.
 
-        None if it is about to end, or has failed before that batch already.
+        Return None if the query is about to end, or has ended before that batch already.
         """
         record = self.records.get(failure.query)
         if record is None or (record.ended is not None and record.ended <= failure.batch):
@@ -160,14 +160,14 @@ class Requests:
         return request
 
     def request_set_back(self, stream: str, time: int, watermarks: Mapping[str, int]) -> Request:
-        """Ask for a stream's watermark to be set back to a time; raises if that is not possible."""
+        """Request that a stream's watermark be set back to a time; raise if that is not possible."""
         check_set_back(stream, time, self._streams, watermarks)
         request = self.request([], [])
         request.watermarks = ((stream, time),)
         return request
 
     def cancel(self, request: Request) -> None:
-        """Undo a request that could not be made durable: it was never acknowledged."""
+        """Undo a request that could not be made durable and so was never acknowledged."""
         self.pending.remove(request)
         for query, name, _ in request.created:
             del self.names[name]
@@ -181,34 +181,34 @@ class Requests:
                 raise DuplicateQuery(f'query "{name}" exists already', hint="Drop it first, or choose another name.")
 
     def _new_id(self, others: Set[str | None]) -> QueryId:
-        """An id that is no other query's name: queries without a name are called by it."""
+        """Return an id that is no other query's name, because a query without a name is called by its id."""
         self._next_id += 1
         while f"q{self._next_id}" in self.names or f"q{self._next_id}" in others:
             self._next_id += 1
         return QueryId(f"q{self._next_id}")
 
     def ready(self) -> tuple[Request, ...]:
-        """The waiting requests that may take effect, in the order in which they came."""
+        """Return the pending requests that may take effect, in order of arrival."""
         return tuple(request for request in self.pending if request.ready)
 
     def change(self, batch: int, newest: Mapping[str, int]) -> Change:
-        """All requests that are ready as one change from `batch` on; slots of dropped queries are reused at once.
+        """Return all ready requests as one change from `batch` on; slots of dropped queries are reused at once.
 
         `newest` has the largest event time seen, by stream.
         """
         ready = self.ready()
-        set_back = Change(batch, (), (), watermarks=tuple(mark for each in ready for mark in each.watermarks))
+        set_back = Change(batch, (), (), watermarks=tuple(mark for request in ready for mark in request.watermarks))
         newest = {**newest, **newest_after(set_back, self._streams)}
         return replace(_change(ready, self.live, batch, newest), watermarks=set_back.watermarks)
 
     def acknowledge(self, requests: Sequence[Request]) -> None:
-        """These requests are in effect."""
+        """Mark requests as being in effect."""
         self.pending = [request for request in self.pending if request not in requests]
         now = time.monotonic()
         for request in requests:
             created = [query for query, _, _ in request.created]
             self.latencies |= {query: now - request.asked for query in created if query in self.live}
-            for query in set(created) - set(self.live):  # it was dropped before it came to life
+            for query in set(created) - set(self.live):  # dropped before it became live
                 self.bound.end(query)
             request.done.set()
         for query in list(self.latencies)[: max(0, len(self.latencies) - max(_LATENCIES, len(self.live)))]:
@@ -216,7 +216,7 @@ class Requests:
 
 
 def reads(query: BoundQuery, stream: str) -> bool:
-    """Whether a query reads a stream."""
+    """Return whether a query reads a stream."""
     return any(relation.stream == stream for relation in query.relations)
 
 
@@ -228,7 +228,7 @@ def _unknown(query: QueryId) -> UnknownQuery:
 
 
 def start_of(query: BoundQuery, newest: Mapping[str, int]) -> int | None:
-    """From when on its result is complete: just after everything its streams have seen; None if they have nothing."""
+    """Return the first event time with complete results: just after all that the streams have seen; None if nothing."""
     seen = [newest[relation.stream] for relation in query.relations if relation.stream in newest]
     return max(seen) + TICK if seen else None
 
@@ -236,14 +236,14 @@ def start_of(query: BoundQuery, newest: Mapping[str, int]) -> int | None:
 def _change(
     pending: Sequence[Request], live: Mapping[QueryId, LiveQuery], batch: int, newest: Mapping[str, int]
 ) -> Change:
-    asked = [created for request in pending for created in request.created]
+    requested = [created for request in pending for created in request.created]
     dropped = {query for request in pending for query in request.dropped}
-    staying = [each for query, each in live.items() if query not in dropped]
-    asked = [created for created in asked if created[0] not in dropped]
-    slots = free_slots(slot_set(each.slot for each in staying), len(asked))
+    staying = [entry for query, entry in live.items() if query not in dropped]
+    requested = [created for created in requested if created[0] not in dropped]
+    slots = free_slots(slot_set(entry.slot for entry in staying), len(requested))
     routes = routes_of(staying)
     records: list[QueryRecord] = []
-    for (query, name, bound), slot in zip(asked, slots, strict=True):
+    for (query, name, bound), slot in zip(requested, slots, strict=True):
         record = QueryRecord(
             id=query,
             name=name,

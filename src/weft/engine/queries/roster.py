@@ -1,7 +1,7 @@
-"""Who is live: queries, their names and slots, and the requests that wait for a boundary.
+"""The roster: the queries, their names and slots, and the requests that wait for a boundary.
 
-Before each checkpoint the records of ended queries go to disk (`storage/ended_queries.py`): memory and checkpoints hold
-live queries only.
+Before each checkpoint the records of ended queries go to disk (`storage/ended_queries.py`), so that memory and
+checkpoints hold only live queries.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from weft.storage.ended_queries import ENDED_FILE, number_of
 from weft.storage.journal import record_from_json, record_to_json
 
 _SETTLE_AFTER = 1000
-"""Ended queries that are kept in memory at most, whenever the next checkpoint is."""
+"""If more queries have ended, their records go to disk before the next checkpoint."""
 
 
 class Roster(Requests):
-    """All queries there are and were; changed only by folding in changes, so that it can be had again from them."""
+    """All queries, live and ended. Only `fold` changes it, so replaying the changelog rebuilds it."""
 
     # ---- folding
 
     def fold(self, change: Change, newest: Mapping[str, int] | None = None) -> Slots:
-        """Put a change into effect, `newest` being the largest event time seen before it, by stream; returns the slots
-        that changed their meaning."""
+        """Apply a change and return the slots whose meaning changed; `newest` has the largest event time seen before
+        the change, by stream."""
         changed = NO_SLOTS
         for stream, time_ in change.watermarks:
             changed = Slots(changed | self._resume(stream, {**(newest or {}), stream: time_ - TICK}))
@@ -49,8 +49,8 @@ class Roster(Requests):
         return changed
 
     def _resume(self, stream: str, newest: Mapping[str, int]) -> Slots:
-        """Let the queries that read a stream begin anew, since its watermark was set back: as if each were created now,
-        `newest` being the largest event time seen, by stream. Returns their slots, which lose their meaning."""
+        """Restart the queries that read a stream whose watermark was set back, as if they were created now, and
+        return their slots, which lose their meaning; `newest` has the largest event time seen, by stream."""
         slots = []
         for query, live in self.live.items():
             if reads(live.query, stream):
@@ -61,7 +61,7 @@ class Roster(Requests):
         return slot_set(slots)
 
     def _begin(self, record: QueryRecord) -> None:
-        """A query is live. One that this release refuses is not, and all others are not held up by it."""
+        """Make a query live. A query that this release refuses is put into `refused` and does not hold up others."""
         self.names[record.name] = record.id
         try:
             self.live[record.id] = live_query(record, self.bound.begin(record))
@@ -69,7 +69,7 @@ class Roster(Requests):
             self.refused[record.id] = (record, f"{error.message}. {error.detail}".strip())
 
     def end(self, query: QueryId, batch: int, error: str) -> Slots:
-        """End a query before `batch`; returns its slot as a set, empty if it was not live."""
+        """End a query before `batch`; return its slot as a set, which is empty if it was not live."""
         live, refused = self.live.pop(query, None), self.refused.pop(query, None)
         if live is None and refused is None:
             return NO_SLOTS
@@ -80,7 +80,7 @@ class Roster(Requests):
             del self.names[record.name]
         return Slots(1 << record.slot)
 
-    # ---- to disk and back
+    # ---- checkpoints
 
     @property
     def has_many_ended(self) -> bool:
@@ -88,17 +88,18 @@ class Roster(Requests):
         return len(self.records.lately) > _SETTLE_AFTER
 
     def to_json(self) -> dict[str, Any]:
-        """As in a checkpoint: what is live, and what has ended and is not on disk."""
-        here = [*(each.record for each in self.live.values()), *self.records.lately.values()]
+        """Return the value for a checkpoint: the live queries, and the ended ones that are not on disk."""
+        records = [*(entry.record for entry in self.live.values()), *self.records.lately.values()]
         return {
             "next_id": self._next_id,
-            "records": [record_to_json(record) for record in here],
+            "records": [record_to_json(record) for record in records],
             "ended": self.ended.last_turn,
             "sinks": sorted(self.sinks),
         }
 
     def load(self, value: dict[str, Any]) -> None:
-        """The inverse of `to_json`."""
+        """Load the value that `to_json` returned; raise StateCorrupt if records of ended queries are missing on
+        disk."""
         if self.ended.last_turn < value.get("ended", 0):
             raise StateCorrupt(
                 f'state file "{ENDED_FILE}" has not all records of ended queries that the checkpoint knows of',

@@ -1,1 +1,1 @@
-"""Rows become cells of slices, and windows that have ended become results."""
+"""Aggregation: rows become cells of slices, and windows become results when they close."""

@@ -1,4 +1,4 @@
-"""Rows into cells of slices, cut by destination: those of streams when they are tagged, combinations when found."""
+"""Accumulation into cells of slices: of a stream's rows when they are tagged, and of combinations when found."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ Array = np.ndarray[Any, Any]
 
 
 def fill_slices(tagged: Tagged, slices: SliceTag) -> Bucket | None:
-    """Accumulate the rows that a store's queries want and write the cells; None if there are none."""
-    found = accumulate(tagged, slices)
-    if found is None:
+    """Accumulate the rows that a store's queries want and write the cells; None if there are no such rows."""
+    accumulated = accumulate(tagged, slices)
+    if accumulated is None:
         return None
-    cells, span = found
+    cells, span = accumulated
     return write_cells(cells, slices.store.side, tagged.task, path=tagged.task.new_file(slices.store.id), span=span)
 
 
 def accumulate(tagged: Tagged, slices: SliceTag) -> tuple[Cells, tuple[int, int]] | None:
-    """The cells of the rows that a store's queries want, and the time of those rows; None if there are none."""
+    """Return the cells of the rows that a store's queries want, and the time span of these rows; None without rows."""
     sets = tagged.sets & set_to_words(slices.store.slots, tagged.program.words)
     try:
         rows = _rows(tagged, slices, sets, {})
@@ -52,7 +52,8 @@ def accumulate(tagged: Tagged, slices: SliceTag) -> tuple[Cells, tuple[int, int]
 
 
 def _rows(tagged: Tagged, slices: SliceTag, sets: Array, users: Mapping[Expression, Array]) -> RowBatch | None:
-    """The wanted rows with what is computed from them; rows whose join key is NULL never join and are left out."""
+    """Return the wanted rows with the values computed from them; a row with a NULL join key never joins and is left
+    out."""
     side = slices.store.side
     wanted = np.flatnonzero(sets[:, 0]) if sets.shape[1] == 1 else np.flatnonzero(sets.any(axis=1))
     keys = Keys(tagged.rows, wanted, users, in_order=True)
@@ -67,26 +68,26 @@ def _rows(tagged: Tagged, slices: SliceTag, sets: Array, users: Mapping[Expressi
         return None
     arguments = {identity(part): part for _, part in slices.store.accumulators}
     columns = keys.values(tuple(arguments.values()))
-    everything = len(wanted) == len(sets)
+    all_wanted = len(wanted) == len(sets)
     return RowBatch(
-        sets=sets if everything else np.take(sets, wanted, axis=0),
-        times=tagged.times if everything else tagged.times[wanted],
+        sets=sets if all_wanted else np.take(sets, wanted, axis=0),
+        times=tagged.times if all_wanted else tagged.times[wanted],
         groups=tuple(groups),
         arguments=dict(zip(arguments, columns, strict=True)),
     )
 
 
 def rows_in(parts: Iterable[Cells]) -> int:
-    """How many rows were accumulated into some cells: merging and dividing cells never changes it."""
+    """Return how many rows were accumulated into some cells; merging and dividing cells never changes this."""
     return sum(int(part.lanes[ROWS].sum(dtype=np.int64)) for part in parts)
 
 
 def check_rows(parts: Iterable[Cells], rows: int, what: str) -> None:
-    """Raise if cells do not count as many rows as those had that they were made of."""
-    found = rows_in(parts)
-    if found != rows:
+    """Raise InternalError if cells do not count as many rows as the cells they were made from."""
+    counted = rows_in(parts)
+    if counted != rows:
         raise InternalError(
-            f"merging cells of {what} made {found} rows of {rows}",
+            f"merging cells of {what} made {counted} rows of {rows}",
             detail="Nothing of this batch is committed; the files are as they were.",
         )
 
@@ -94,27 +95,27 @@ def check_rows(parts: Iterable[Cells], rows: int, what: str) -> None:
 def write_cells(
     cells: Cells, side: SlicedRelation, task: BatchTask, *, path: str, span: tuple[int, int], rows: int | None = None
 ) -> Bucket:
-    """Write cells as a bucket of slices with one part per partition; `span` is the time of their rows, and `rows` how
-    many they must be, if the cells were merged from others."""
+    """Write cells as a bucket of slices with one part per partition; `span` is the time span of their rows, and
+    `rows` the number of rows that merged cells must have."""
     ranges = [hash_range(partition, task.partitions) for partition in range(task.partitions)]
     lows = np.array([low for low, _ in ranges], np.uint64)
     owner = np.searchsorted(lows, route_hashes(cells, side), side="right") - 1
     parts = split_groups(cells, owner, len(ranges))
     check_rows(parts, rows_in((cells,)) if rows is None else rows, f"store {side.store}")
-    described = [_describe(part, *limits, span) for part, limits in zip(parts, ranges, strict=True)]
+    descriptions = [_describe(part, *limits, span) for part, limits in zip(parts, ranges, strict=True)]
     indexes = [index_of(part, side) for part in parts] if side.session else []
     words = cells.sets.shape[1]
     file = write_slices(task.data, path, parts, epoch=task.batch, words=words, indexes=indexes)
-    return Bucket(file.path, side.store, side.stream, task.batch, tuple(described), file.bytes)
+    return Bucket(file.path, side.store, side.stream, task.batch, tuple(descriptions), file.bytes)
 
 
 def index_of(cells: Cells, side: SlicedRelation) -> SessionIndex:
-    """How the cells of sessions are found again."""
+    """Return the index of cells of sessions."""
     return index_sessions(cells.group, cells.lanes[LAST], route_hashes(cells, side))
 
 
 def route_hashes(cells: Cells, side: SlicedRelation) -> Array:
-    """Where each group belongs in hash space: by the keys the store is partitioned by."""
+    """Return the position of each group in hash space: the hash of the keys that partition the store."""
     if side.route == 0:
         return np.zeros(cells.group_count, np.uint64)
     hashes: Array = hash_keys(cells.groups[: side.route]).h

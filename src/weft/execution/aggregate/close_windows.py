@@ -1,6 +1,6 @@
-"""The probe stage for aggregation: windows that the watermark has passed are merged from slices and written.
+"""The probe stage of aggregation: windows that the watermark has passed are merged from slices and written.
 
-Every partition knows the batch's newest event times, so windows end in the very batch that moves the watermark.
+Every partition knows the batch's newest event times, so windows close in the batch that advances the watermark.
 """
 
 from __future__ import annotations
@@ -36,42 +36,41 @@ from weft.storage.result_files import WindowResult
 from weft.storage.slices import write_slices
 
 _WRITTEN_AT_ONCE = 1 << 24
-"""Values: a hundred megabytes or two."""
+"""Values per result file: 100 to 200 MB."""
 
 
 @dataclass(slots=True)
 class Closed:
-    """Result files of windows that ended, and the session buckets whose sessions have not all ended: which, and what of
-    them."""
+    """Result files of closed windows, and session buckets with open sessions (and which of their cells are open)."""
 
     results: list[WindowResult] = field(default_factory=list)
     open: set[str] = field(default_factory=set)
     parts: OpenParts = field(default_factory=OpenParts)
 
     def stay(self, paths: Iterable[str]) -> None:
-        """Note buckets that were not looked through."""
+        """Note buckets as open that were not searched."""
         self.open.update(paths)
         self.parts.whole.update(paths)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Windows with after < end <= upto end now; `upto` is None while nothing can end."""
+    """Windows with after < end <= upto close now; `upto` is None while nothing can close."""
 
     after: int | None
     upto: int | None
 
 
 def window_limits(program: Program, task: BatchTask, newest: Mapping[str, int]) -> dict[tuple[str, ...], Limits]:
-    """Which windows end in this batch, per set of streams."""
+    """Return the limits of the windows that close in this batch, by set of streams."""
     streams = {name: tag.stream for name, tag in program.streams.items()}
     watermarks = advance(streams, task.watermarks, newest)
     lateness = {name: to_micros(stream.lateness) for name, stream in streams.items()}
-    idle, found = task.idle - newest.keys(), {}
+    idle, limits = task.idle - newest.keys(), {}
     for names in program.window_streams():
         before = task.closed.get(names)
-        found[names] = Limits(before, closed_until(names, watermarks, idle=idle, before=before, lateness=lateness))
-    return found
+        limits[names] = Limits(before, closed_until(names, watermarks, idle=idle, before=before, lateness=lateness))
+    return limits
 
 
 class SliceReader:
@@ -84,7 +83,7 @@ class SliceReader:
         self._mergers: dict[StoreId, WindowMerger | None] = {}
 
     def merger(self, store: StoreId) -> WindowMerger | None:
-        """What closes windows of a store; None if it has no cells. One for all aggregates that use it."""
+        """Return the merger that closes windows of a store for all aggregates; None if the store has no cells."""
         if store not in self._mergers:
             wanted = {identity(part): slots for part, slots in self._program.slices[store].users.items()}
             parts = self._cells(store)
@@ -92,7 +91,7 @@ class SliceReader:
         return self._mergers[store]
 
     def _cells(self, store: StoreId) -> list[Cells]:
-        """The cells of a store, by part of a bucket."""
+        """Return the cells of a store, by part of a bucket."""
         side = self._program.slices[store].store.side
         buckets = [bucket for bucket in self._buckets if bucket.store == store]
         return load_cells(self._program, self._task, self._partition, buckets=buckets, side=side)
@@ -107,70 +106,70 @@ def close_windows(
     limits: Mapping[tuple[str, ...], Limits],
     combined: bool = False,
 ) -> Closed:
-    """End the windows of all aggregating queries in one partition: of those over combinations, or of all others."""
+    """Close the windows of all aggregating queries in one partition: those over combinations, or all others."""
     closed = Closed()
     reader = SliceReader(program, task, partition, buckets)
-    for each in (each for each in program.aggregates if each.combined == combined):
-        now = limits[each.aggregate.streams]
-        sessions = [store for store in each.aggregate.stores if program.slices[store].store.side.session]
+    for close in (close for close in program.aggregates if close.combined == combined):
+        now = limits[close.aggregate.streams]
+        sessions = [store for store in close.aggregate.stores if program.slices[store].store.side.session]
         if now.upto is None or now.after == now.upto:
             closed.stay({bucket.path for bucket in buckets if bucket.store in sessions})
             continue
-        for made in _pieces(_close(each, reader, now, closed)):
-            closed.results.append(_write(each, task, partition, made))
+        for pieces in _pieces(_close(close, reader, now, closed)):
+            closed.results.append(_write(close, task, partition, pieces))
     return closed
 
 
-def _pieces(every: Iterable[Cells]) -> Iterator[list[Cells]]:
-    """Cells that go into one file together: a batch may end more windows than fit into memory."""
-    made: list[Cells] = []
+def _pieces(all_cells: Iterable[Cells]) -> Iterator[list[Cells]]:
+    """Yield lists of cells that go into one file each: a batch may close more windows than fit into memory."""
+    pieces: list[Cells] = []
     values = 0
-    for cells in every:
+    for cells in all_cells:
         if len(cells):
-            made.append(cells)
-            values += len(cells) * (len(cells.lanes) + 1) + sum(len(each.codes) for each in cells.details.values())
+            pieces.append(cells)
+            values += len(cells) * (len(cells.lanes) + 1) + sum(len(detail.codes) for detail in cells.details.values())
         if values > _WRITTEN_AT_ONCE:
-            yield made
-            made, values = [], 0
-    if made:
-        yield made
+            yield pieces
+            pieces, values = [], 0
+    if pieces:
+        yield pieces
 
 
-def _close(each: AggregateClose, reader: SliceReader, limits: Limits, closed: Closed) -> Iterator[Cells]:
+def _close(close: AggregateClose, reader: SliceReader, limits: Limits, closed: Closed) -> Iterator[Cells]:
     assert limits.upto is not None
-    stores = each.aggregate.stores
-    if each.sliding and _may_close(each, limits):
+    stores = close.aggregate.stores
+    if close.sliding and _may_close(close, limits):
         mergers = [reader.merger(store) for store in stores]
         begins = [merger.slices() for merger in mergers if merger is not None]
         if len(begins) == len(stores):
-            closing = closing_wholes if each.combined else closing_windows
-            closings = closing(np.concatenate(begins), each.sliding, after=limits.after, upto=limits.upto)
+            closing = closing_wholes if close.combined else closing_windows
+            closings = closing(np.concatenate(begins), close.sliding, after=limits.after, upto=limits.upto)
             ready = [merger for merger in mergers if merger is not None]
             if len(ready) == 1:
                 yield from (cells for window in in_closing_order(closings) for cells in ready[0].close(window))
             else:
-                yield from _close_pairs(ready, closings, each.pairs)
-    if each.sessions:
-        due = reader.sessions.due(stores, each.sessions, after=limits.after, upto=limits.upto)
+                yield from _close_pairs(ready, closings, close.pairs)
+    if close.sessions:
+        due = reader.sessions.due(stores, close.sessions, after=limits.after, upto=limits.upto)
         closed.stay(due.open)
         if len(stores) == 1:
-            yield from _close_sessions(due.sides[0], each.sessions, limits, closed)
+            yield from _close_sessions(due.sides[0], close.sessions, limits, closed)
         else:
-            yield from _close_session_pairs(due.sides, each, limits, closed)
+            yield from _close_session_pairs(due.sides, close, limits, closed)
 
 
-def _may_close(each: AggregateClose, limits: Limits) -> bool:
-    """Whether any window at all ends in these limits: if not, nothing need be read."""
+def _may_close(close: AggregateClose, limits: Limits) -> bool:
+    """Return whether any window closes in these limits; if not, nothing need be read."""
     if limits.after is None or limits.upto is None:
         return True
-    shapes = {(query.size, query.slide) for query in each.sliding}
+    shapes = {(query.size, query.slide) for query in close.sliding}
     return any((limits.upto - size) // slide > (limits.after - size) // slide for size, slide in shapes)
 
 
 def _close_pairs(
     mergers: Sequence[WindowMerger], closings: Sequence[Closing], plans: Mapping[int, PairPlan]
 ) -> Iterator[Cells]:
-    """Both sides of each window closed for themselves, then multiplied key by key for each query."""
+    """Close both sides of each window separately, then multiply them key by key for each query."""
     left, right = (merger.groups for merger in mergers)
     *links, count = link_groups(left, right, _join_keys(left, next(iter(plans.values())), 0))
     for closing in in_closing_order(closings):
@@ -180,13 +179,13 @@ def _close_pairs(
             if first is None or second is None:
                 continue
             pair = (Side(first, links[0][first.group]), Side(second, links[1][second.group]))
-            made = pair_cells(*pair, plans[slot], Windows(np.full(count, closing.start)))
-            if made is not None:
-                yield replace(made, sets=one_bit_sets((slot,), left.sets.shape[1]))
+            joined = pair_cells(*pair, plans[slot], Windows(np.full(count, closing.start)))
+            if joined is not None:
+                yield replace(joined, sets=one_bit_sets((slot,), left.sets.shape[1]))
 
 
 def _join_keys(cells: Cells, plan: PairPlan, side: int) -> int:
-    """How many of a side's group columns are join keys: all that are not GROUP BY keys."""
+    """Return how many of a side's group columns are join keys: all that are not GROUP BY keys."""
     return len(cells.groups) - sum(1 for at, _ in plan.keys if at == side)
 
 
@@ -205,9 +204,9 @@ def _close_sessions(
     if not parts:
         return
     assert limits.upto is not None
-    found = close_sessions(concat([part.cells for part in parts]), queries, after=limits.after, upto=limits.upto)
-    _note_open(parts, found.open, closed)
-    yield from found.cells
+    result = close_sessions(concat([part.cells for part in parts]), queries, after=limits.after, upto=limits.upto)
+    _note_open(parts, result.open, closed)
+    yield from result.cells
 
 
 def _note_open(parts: Sequence[Chosen], still_open: Flags, closed: Closed) -> None:
@@ -221,41 +220,41 @@ def _note_open(parts: Sequence[Chosen], still_open: Flags, closed: Closed) -> No
 
 
 def _close_session_pairs(
-    parts: Sequence[Sequence[Chosen]], each: AggregateClose, limits: Limits, closed: Closed
+    parts: Sequence[Sequence[Chosen]], close: AggregateClose, limits: Limits, closed: Closed
 ) -> Iterator[Cells]:
-    """Sessions of a join key go over the rows of both sides; those that end are multiplied side by side."""
+    """Close sessions that extend over the rows of both sides of a join key, and multiply the two sides."""
     assert limits.upto is not None
     filled = [number for number, side in enumerate(parts) if side]
     if not filled:
         return
     sides = [concat([part.cells for part in parts[number]]) for number in filled]
     still_open = [np.zeros(len(side), np.bool_) for side in sides]
-    keys = _join_keys(sides[0], next(iter(each.pairs.values())), filled[0])
+    keys = _join_keys(sides[0], next(iter(close.pairs.values())), filled[0])
     *links, _ = link_groups(sides[0], sides[-1], keys)
-    for query in each.sessions:
-        mine = [np.flatnonzero(column_of(cells.sets, query.slot)[cells.classes]) for cells in sides]
+    for query in close.sessions:
+        rows_by_side = [np.flatnonzero(column_of(cells.sets, query.slot)[cells.classes]) for cells in sides]
         sessions = join_sessions(
-            [links[n][cells.group[rows]] for n, (cells, rows) in enumerate(zip(sides, mine, strict=True))],
-            [cells.slices[rows] for cells, rows in zip(sides, mine, strict=True)],
-            [cells.lanes[LAST][rows] for cells, rows in zip(sides, mine, strict=True)],
+            [links[n][cells.group[rows]] for n, (cells, rows) in enumerate(zip(sides, rows_by_side, strict=True))],
+            [cells.slices[rows] for cells, rows in zip(sides, rows_by_side, strict=True)],
+            [cells.lanes[LAST][rows] for cells, rows in zip(sides, rows_by_side, strict=True)],
             query,
         )
         over, ended = query.ended(sessions, after=limits.after, upto=limits.upto)
-        for flags, rows, session in zip(still_open, mine, sessions.numbers, strict=True):
+        for flags, rows, session in zip(still_open, rows_by_side, sessions.numbers, strict=True):
             flags[rows[~over[session]]] = True
-        if len(sides) < 2:  # nothing joins, but a session that goes on may still meet rows of the other side
+        if len(sides) < 2:  # nothing joins, but an open session may still meet rows of the other side
             continue
-        pair = [_session_side(sides[n], mine[n], sessions.numbers[n], ended) for n in (0, 1)]
+        pair = [_session_side(sides[n], rows_by_side[n], sessions.numbers[n], ended) for n in (0, 1)]
         windows = Windows(sessions.begins, query.last_times(sessions))
-        made = pair_cells(pair[0], pair[1], each.pairs[query.slot], windows)
-        if made is not None:
-            yield replace(made, sets=one_bit_sets((query.slot,), sides[0].sets.shape[1]))
+        joined = pair_cells(pair[0], pair[1], close.pairs[query.slot], windows)
+        if joined is not None:
+            yield replace(joined, sets=one_bit_sets((query.slot,), sides[0].sets.shape[1]))
     for number, flags in zip(filled, still_open, strict=True):
         _note_open(parts[number], flags, closed)
 
 
 def _session_side(cells: Cells, rows: Longs, session: Longs, ended: Flags) -> Side:
-    """Cells of ended sessions, merged by session and group."""
+    """Return the cells of closed sessions, merged by session and group."""
     kept = ended[session]
     rows, session = rows[kept], session[kept]
     groups = max(cells.group_count, 1)
@@ -272,9 +271,9 @@ def _session_side(cells: Cells, rows: Longs, session: Longs, ended: Flags) -> Si
     return Side(merged, keys // groups)
 
 
-def _write(each: AggregateClose, task: BatchTask, partition: int, made: Sequence[Cells]) -> WindowResult:
-    cells = concat(made)
+def _write(close: AggregateClose, task: BatchTask, partition: int, pieces: Sequence[Cells]) -> WindowResult:
+    cells = concat(pieces)
     cells = only_groups(cells)
     path = task.new_file(f"w{partition}")
     file = write_slices(task.data, path, [cells], epoch=task.batch, words=cells.sets.shape[1])
-    return WindowResult(file.path, each.aggregate.id, len(cells), file.bytes)
+    return WindowResult(file.path, close.aggregate.id, len(cells), file.bytes)

@@ -1,4 +1,4 @@
-"""What a batch has to look at of all open sessions: groups with a session that may end, and files that may be done."""
+"""The open sessions that a batch looks at: groups with a session that may close, and files that may be done."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ from weft.storage.slices import read_sessions
 Array = np.ndarray[Any, Any]
 
 _ALWAYS = 1 << 16
-"""Rows or cells of a file that are looked through in any batch to see whether it is done."""
+"""Files with at most this many rows or cells are searched in every batch."""
 
 
 def is_asked(batch: int, bucket: Bucket, rows: int) -> bool:
-    """Whether to look through all of a file whose rows are all older than the gap, to see whether some session still
-    goes on by later rows elsewhere: a large one that is not done is asked ever less often."""
+    """Return whether to search a file for open sessions although all its rows are older than the gap.
+
+    Later rows in other files may keep its sessions open. A large file is searched only at ages that are powers of two.
+    """
     age = batch - bucket.epoch
     return rows <= _ALWAYS or age & (age - 1) == 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
-    """Cells that were taken from a part of a bucket, which has so many: their numbers there."""
+    """Cells taken from a part of a bucket; `rows` are their numbers among the part's `count` cells."""
 
     bucket: Bucket
     number: int
@@ -48,7 +50,8 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class DueCells:
-    """By store, the cells of groups with sessions that may end, or in files that may be done; files that are not."""
+    """By store, the cells of groups with sessions that may close or in files that may be done; `open` has other
+    files."""
 
     sides: list[list[Chosen]]
     open: set[str]
@@ -61,7 +64,7 @@ class _Part:
     cells: Cells
     index: SessionIndex
     limits: tuple[int, int] | None
-    """The range of hash space that counts, if it is not all."""
+    """The range of hash space to consider; None for all of it."""
 
     def within(self, hashes: Array) -> Array:
         if self.limits is None:
@@ -80,7 +83,7 @@ class SessionCells:
     def due(
         self, stores: Sequence[StoreId], queries: Sequence[SessionQuery], *, after: int | None, upto: int
     ) -> DueCells:
-        """What these queries have to look at, where sessions end that did not `after` and do by `upto`."""
+        """Return the cells that these queries have to look at to close sessions that end in (after, upto]."""
         sides = [list(self._parts(store)) for store in stores]
         spans, newest_done = ending_spans(queries, after=after, upto=upto), surely_open_after(queries, upto)
         wanted, still_open = [np.empty(0, np.uint64)], set[str]()
@@ -93,7 +96,7 @@ class SessionCells:
             else:
                 still_open.add(part.bucket.path)
         hashes = distinct(np.concatenate(wanted))
-        return DueCells([[each for part in side if (each := _chosen(part, hashes))] for side in sides], still_open)
+        return DueCells([[chosen for part in side if (chosen := _chosen(part, hashes))] for side in sides], still_open)
 
     def _parts(self, store: StoreId) -> Iterator[_Part]:
         low, high = self._range
@@ -107,16 +110,16 @@ class SessionCells:
                     continue
                 part = bucket.parts[number]
                 limits = (low, high) if low > part.low or part.high > high else None
-                if index is None:  # a file of an older weft
+                if index is None:  # written by an older release
                     index = index_of(cells, side)  # noqa: PLW2901
                 yield _Part(bucket, number, replace(cells, sets=sets), index, limits)
 
     def _meaning(self, sets: Array, epoch: int) -> Array:
-        """The query-sets of classes, as far as they still mean a live query."""
+        """Return the query-sets of classes with only the bits that still mean a live query."""
         words = self._program.words
         live = self._program.live if epoch == self._task.batch else self._task.masks.get(epoch, Slots(0))
-        found: Array = resized(sets, words) & set_to_words(live & ((1 << WORD_BITS * words) - 1), words)
-        return found
+        masked: Array = resized(sets, words) & set_to_words(live & ((1 << WORD_BITS * words) - 1), words)
+        return masked
 
 
 def _chosen(part: _Part, hashes: Array) -> Chosen | None:

@@ -1,10 +1,10 @@
-"""Files that are kept for few open sessions: those are written anew, so that all that has ended can go.
+"""Rewriting of files that hold few open sessions, so that the closed ones can be removed.
 
-A session that has ended was reported, and no row that may still come belongs to it: a file goes when all its sessions
-have ended. But a key that never pauses would keep every file it is in, with the ended sessions of all other keys. So
-where little of a file is open, that little becomes a file of its own in place of the old one.
+A closed session has been reported, and no row that may still come belongs to it: a file is removed when all its
+sessions are closed. But a key that never pauses would keep every file it is in, with the closed sessions of all other
+keys. So if little of a file is open, that little becomes a new file, which replaces the old one.
 
-Every task decides for its own range of hash space, and the driver puts a file away only if all of them have done so.
+Every task decides for its own range of hash space; the driver removes a file only if all tasks have replaced it.
 """
 
 from __future__ import annotations
@@ -30,41 +30,40 @@ from weft.storage.slices import read_sessions
 Array = np.ndarray[Any, Any]
 
 SPARSE = 4
-"""What is open of a file is written anew if it is at most one in so many of the rows or cells of a task: of a whole
-file at most half then, so that each that is written makes up for one that goes."""
+"""Open rows or cells are rewritten if they are at most one in this many of a task's. All tasks together then write at
+most half of a file, so no more is written than is removed."""
 
 
 @dataclass(slots=True)
 class OpenParts:
-    """What is open of files: of those that were looked through each row or cell, the others have to stay as they
-    are."""
+    """The open rows or cells of files that were searched; files in `whole` were not, and stay as they are."""
 
     whole: set[str] = field(default_factory=set)
     flags: dict[tuple[str, int], Array] = field(default_factory=dict)
-    """By path and part."""
+    """Which rows or cells are open, by path and part."""
 
     def note(self, path: str, number: int, count: int, rows: Array) -> None:
-        """Some rows or cells of a part, which has so many, are of sessions that go on."""
+        """Note that some of the `count` rows or cells of a part are in open sessions."""
         at = (path, number)
         if at not in self.flags:
             self.flags[at] = np.zeros(count, np.bool_)
         self.flags[at][rows] = True
 
     def add(self, other: OpenParts) -> None:
-        """Take in what is open for other queries."""
+        """Add what is open for other queries."""
         self.whole |= other.whole
         for (path, number), flags in other.flags.items():
             self.note(path, number, len(flags), flags)
 
     def of(self, path: str) -> dict[int, Array]:
-        """What is open of a file, by part."""
-        return {number: flags for (each, number), flags in self.flags.items() if each == path}
+        """Return which rows or cells of a file are open, by part."""
+        return {number: flags for (owner, number), flags in self.flags.items() if owner == path}
 
 
 def rest_of(
     program: Program, task: BatchTask, partition: int, *, bucket: Bucket, still_open: OpenParts
 ) -> Bucket | None:
-    """What is open of a file in this partition, as a new one; None if the file should stay as it is."""
+    """Write the open rows or cells of a file in this partition to a new bucket; None if the file should stay."""
     retained = program.streams[bucket.stream].stream.retain is not None if bucket.stream in program.streams else True
     if bucket.path in still_open.whole or bucket.epoch == task.batch or retained:
         return None
@@ -78,7 +77,7 @@ def rest_of(
 
 
 def _is_sparse(bucket: Bucket, task: BatchTask, parts: Mapping[int, Array]) -> bool:
-    """Whether so little is open that it is worth writing: all tasks together write at most half of the file."""
+    """Return whether so little is open that rewriting pays: all tasks together write at most half of the file."""
     here = sum(len(flags) for flags in parts.values())
     kept = sum(int(np.count_nonzero(flags)) for flags in parts.values())
     return 0 < SPARSE * kept <= max(here, bucket.rows // task.partitions)
@@ -87,29 +86,28 @@ def _is_sparse(bucket: Bucket, task: BatchTask, parts: Mapping[int, Array]) -> b
 def _rest_of_cells(
     program: Program, task: BatchTask, partition: int, *, bucket: Bucket, parts: Mapping[int, Array]
 ) -> Bucket | None:
-    """The open cells of a file of slices, as far as they still mean a live query; None if none does, and the file goes
-    by itself."""
+    """Write the open cells of a file that live queries want; None without such cells, since the file is then freed."""
     side, mask = program.slices[bucket.store].store.side, task.masks.get(bucket.epoch, Slots(0))
     stored = read_sessions(Path(task.data) / bucket.path, parts)
-    found = [
+    open_cells = [
         with_meaning(chosen_cells(cells, np.flatnonzero(flags)), mask, program.words)
         for flags, (cells, _, _) in zip(parts.values(), stored, strict=True)
         if flags.any()
     ]
-    cells = concat(found)
+    cells = concat(open_cells)
     if len(cells) == 0:
         return None
     span = (int(cells.slices.min()), int(cells.lanes[LAST].max()))
     path = task.new_file(f"{side.store}-o{partition}")
-    return write_cells(cells, side, task, path=path, span=span, rows=rows_in(found))
+    return write_cells(cells, side, task, path=path, span=span, rows=rows_in(open_cells))
 
 
 def _kept_rows(program: Program, task: BatchTask, bucket: Bucket, parts: Mapping[int, Array]) -> dict[int, Array]:
-    """Rows of sessions that go on, and those that queries other than session joins want."""
+    """Return the rows of open sessions, and those that queries other than session joins want, by part."""
     sessions = 0
-    for each in program.session_joins:
-        if bucket.store in {store for store, _ in each.join.places}:
-            sessions |= each.join.slots
+    for session_join in program.session_joins:
+        if bucket.store in {store for store, _ in session_join.join.places}:
+            sessions |= session_join.join.slots
     others = set_to_words(Slots(task.masks.get(bucket.epoch, Slots(0)) & ~sessions), program.words)
     views = open_parts(Path(task.data) / bucket.path, tuple(parts))
     return {

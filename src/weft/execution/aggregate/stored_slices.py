@@ -1,4 +1,4 @@
-"""A partition's view of stores of slices: loading their cells, and merging small files."""
+"""A partition's view of stores of slices: loading of their cells, and merging of small files."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Array = np.ndarray[Any, Any]
 def load_cells(
     program: Program, task: BatchTask, partition: int, *, buckets: Iterable[Bucket], side: SlicedRelation
 ) -> list[Cells]:
-    """This partition's cells in some buckets of a store, one value per bucket part: only classes that still mean a
-    live query, only groups in the partition's range of hash space."""
+    """Return this partition's cells in some buckets of a store, one value per part: only classes that still mean a
+    live query, and only groups in the partition's range of hash space."""
     low, high = hash_range(partition, task.partitions)
-    found = []
+    loaded = []
     for bucket in buckets:
         numbers = [n for n, part in enumerate(bucket.parts) if part.rows and part.low <= high and part.high >= low]
         for number, (stored, epoch) in zip(numbers, read_slices(Path(task.data) / bucket.path, numbers), strict=True):
@@ -40,12 +40,12 @@ def load_cells(
             if low > part.low or part.high > high:
                 cells = _in_range(cells, side, low, high)
             if len(cells):
-                found.append(cells)
-    return found
+                loaded.append(cells)
+    return loaded
 
 
 def with_meaning(cells: Cells, meaning: Slots, words: int) -> Cells:
-    """The cells with query-sets of `words` words, ANDed with a changelog-set; cells for nobody are left out."""
+    """Return the cells with query-sets of `words` words, ANDed with a changelog-set; unwanted cells are left out."""
     sets = resized(cells.sets, words) & set_to_words(meaning & ((1 << WORD_BITS * words) - 1), words)
     cells = replace(cells, sets=sets)
     kept = np.asarray(sets.any(axis=1))
@@ -54,12 +54,12 @@ def with_meaning(cells: Cells, meaning: Slots, words: int) -> Cells:
 
 def _in_range(cells: Cells, side: SlicedRelation, low: int, high: int) -> Cells:
     hashes = route_hashes(cells, side)
-    mine = (hashes >= np.uint64(low)) & (hashes <= np.uint64(high))
-    return only_groups(cells.take(np.flatnonzero(mine[cells.group])), np.flatnonzero(mine))
+    in_range = (hashes >= np.uint64(low)) & (hashes <= np.uint64(high))
+    return only_groups(cells.take(np.flatnonzero(in_range[cells.group])), np.flatnonzero(in_range))
 
 
 def merge_slices(program: Program, task: BatchTask, partition: int, *, buckets: Sequence[Bucket]) -> list[Bucket]:
-    """This partition's share of some buckets of slices as one, tagged as of this batch."""
+    """Merge this partition's share of some buckets of slices into one bucket, tagged as of this batch."""
     side = program.slices[buckets[0].store].store.side
     parts = load_cells(program, task, partition, buckets=buckets, side=side)
     if not parts:
@@ -73,7 +73,7 @@ def merge_slices(program: Program, task: BatchTask, partition: int, *, buckets: 
 
 
 def _join_runs(cells: Cells, program: Program, store: StoreId) -> Cells:
-    """Runs of a class and group that are closer than the least gap become one."""
+    """Merge runs of a class and group that are closer than the smallest gap."""
     families = program.slices[store].families
     gap = min(family.gap for family in families if family.gap is not None)
     cuts = np.array(sorted({cut for family in families for cut in family.cuts}), np.int64)

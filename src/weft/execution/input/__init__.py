@@ -1,1 +1,1 @@
-"""Source files are listed, decoded into Arrow pieces, checked against the schema, and set aside if they are bad."""
+"""Reading of source files: listing, decoding to Arrow, checking against the schema, and quarantine."""

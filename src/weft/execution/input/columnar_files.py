@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, some rows at a time: as many as fit memory when they are decoded."""
+"""Readers of Parquet and Arrow files that decode a bounded number of bytes at a time."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ BYTES_DECODED = 128 << 20
 _BYTES_READ = 1 << 20
 _MOST_ROWS = 1 << 20
 _SHORT = 8
-"""Bytes a value, when encoded, below which texts are read as dictionaries: a column of one long text is tiny in a
-Parquet file and endless in memory."""
+"""Text columns with fewer encoded bytes per value than this are read as dictionaries: a column that repeats one long
+text is tiny in a Parquet file and very large in memory."""
 _LONGEST_TEXT = 4000
 
 
 def binary_tables(tables: Iterator[pa.Table], wanted: Wanted, bad: Callable[[BadRow], None]) -> Iterator[pa.Table]:
-    """The wanted columns in the declared types; rows with a value that does not fit are set aside."""
-    first = 0
-    for some in (some for table in tables for some in within_bytes(table, BYTES_DECODED)):
-        yield from _fitting(some, wanted, first, bad)
-        first += some.num_rows
+    """Yield the wanted columns in the declared types; pass rows with a value that does not fit to `bad`."""
+    rows_before = 0
+    for piece in (piece for table in tables for piece in within_bytes(table, BYTES_DECODED)):
+        yield from _fitting(piece, wanted, rows_before, bad)
+        rows_before += piece.num_rows
 
 
-def _fitting(table: pa.Table, wanted: Wanted, first: int, bad: Callable[[BadRow], None]) -> Iterator[pa.Table]:
+def _fitting(table: pa.Table, wanted: Wanted, rows_before: int, bad: Callable[[BadRow], None]) -> Iterator[pa.Table]:
     def set_aside(row: int, reason: str) -> None:
-        bad(BadRow(f"row {first + row + 1}", reason, _shown(table.slice(row, 1))))
+        bad(BadRow(f"row {rows_before + row + 1}", reason, _shown(table.slice(row, 1))))
 
     def decode(start: int, end: int) -> pa.Table:
-        some = conform(table.slice(start, end - start), wanted)
-        some.validate(full=True)  # texts may be anything in these formats, and who reads results needs UTF-8
-        return some
+        rows = conform(table.slice(start, end - start), wanted)
+        rows.validate(full=True)  # texts in these formats need not be UTF-8, which readers of results expect
+        return rows
 
     yield from bisect(table.num_rows, decode, set_aside)
 
@@ -42,15 +42,15 @@ def _fitting(table: pa.Table, wanted: Wanted, first: int, bad: Callable[[BadRow]
 def _shown(row: pa.Table) -> str:
     try:
         return str(row.to_pylist()[0])[:_LONGEST_TEXT]
-    except (ValueError, OverflowError):  # a time that Python has no value for
+    except (ValueError, OverflowError):  # a time outside the range of Python's datetime
         return str(row.to_string(preview_cols=row.num_columns))[:_LONGEST_TEXT]
 
 
 def parquet_tables(path: str, wanted: Wanted | None) -> Iterator[pa.Table]:
-    """The rows of a Parquet file as they are found; all columns if `wanted` is None."""
+    """Yield the rows of a Parquet file in the types of the file; all columns if `wanted` is None."""
     metadata = pa.parquet.read_metadata(path)
     texts = _short_texts(metadata)
-    # Read, not mapped: a fault of the disk is then an error, and not the end of the process.
+    # Read instead of memory-mapped: a disk fault then raises an error and does not kill the process.
     with pa.parquet.ParquetFile(
         path, metadata=metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_BYTES_READ
     ) as file:
@@ -64,18 +64,18 @@ def parquet_tables(path: str, wanted: Wanted | None) -> Iterator[pa.Table]:
 
 
 def _short_texts(metadata: pa.parquet.FileMetaData) -> list[str]:
-    """Columns of texts that are in dictionaries, with few bytes for each value."""
-    found: dict[str, bool] = {}
+    """Return the dictionary-encoded text columns with fewer than `_SHORT` bytes per value in all row groups."""
+    columns: dict[str, bool] = {}
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
         for chunk in (group.column(number) for number in range(group.num_columns)):
-            short = chunk.total_uncompressed_size < _SHORT * chunk.num_values
+            is_short = chunk.total_uncompressed_size < _SHORT * chunk.num_values
             text = chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page and "." not in chunk.path_in_schema
-            found[chunk.path_in_schema] = found.get(chunk.path_in_schema, True) and text and short
-    return [name for name, is_short in found.items() if is_short]
+            columns[chunk.path_in_schema] = columns.get(chunk.path_in_schema, True) and text and is_short
+    return [name for name, is_short in columns.items() if is_short]
 
 
 def _rows_at_once(group: pa.parquet.RowGroupMetaData, names: list[str] | None) -> int:
-    """How many rows of a row group are decoded together, by what its columns take in the file."""
+    """Return how many rows of a row group to decode at a time, estimated from the sizes of its columns in the file."""
     size = 0
     for chunk in (group.column(number) for number in range(group.num_columns)):
         if names is None or chunk.path_in_schema.split(".")[0] in names:
@@ -84,20 +84,20 @@ def _rows_at_once(group: pa.parquet.RowGroupMetaData, names: list[str] | None) -
 
 
 def arrow_tables(path: str, wanted: Wanted | None) -> Iterator[pa.Table]:
-    """The rows of an Arrow file or stream, batch by batch; all columns if `wanted` is None."""
+    """Yield an empty table, then an Arrow file or stream batch by batch; all columns if `wanted` is None."""
     for table in _arrow_batches(path):
-        some = table if wanted is None else table.select(list(wanted.names_in(table.column_names).values()))
-        for column in some.columns:
+        selected = table if wanted is None else table.select(list(wanted.names_in(table.column_names).values()))
+        for column in selected.columns:
             _check_structure(column)
-        yield some
+        yield selected
 
 
 def _check_structure(column: pa.ChunkedArray) -> None:
-    """Raise if what a corrupt file says of its buffers is not so: to read them would end the process."""
+    """Raise ArrowInvalid if buffers of a corrupt file are inconsistent: reading them would kill the process."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
-        if "UTF8" not in str(error):
+        if "UTF8" not in str(error):  # invalid texts are set aside row by row
             raise
 
 

@@ -1,4 +1,4 @@
-"""Columns as they are found in files → columns of the declared types, where no value can change."""
+"""Conversion of columns read from files to the declared types; a cast that would change a value is an error."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from weft.plan.types import Field
 _ZONE = r"\d[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 _FRACTION = r"(\.\d{6})\d+"
 NOT_THE_FILES = (MemoryError, pa.ArrowCancelled)
-"""Errors of Arrow that say nothing of what it reads: there was no memory, or it was told to stop."""
+"""Errors of Arrow that are not caused by the file: out of memory, or cancelled."""
 
 
 class Misfit(Exception):
-    """No row of a file can be read as declared, whatever its values are: a column is missing or of another type."""
+    """An error of a file as a whole, whatever its values are: for example, a column is missing or has another type."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be read as declared: where it is in its file, why, and what is written there."""
+    """A row that cannot be read as declared: its place in the file, the reason, and its text."""
 
     place: str
     reason: str
@@ -32,29 +32,29 @@ class BadRow:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The columns that are wanted of a stream's files; `time` is the event time, without which no row is of use."""
+    """The columns to read from a stream's files; `time` is the event time, which every file must have."""
 
     fields: tuple[Field, ...]
     time: str = ""
 
     def empty(self) -> pa.Table:
-        """No rows of them."""
+        """Return an empty table of these columns."""
         return pa.schema([(field.name, type_of(field) or pa.null()) for field in self.fields]).empty_table()
 
     def names_in(self, present: Sequence[str]) -> dict[str, str]:
-        """How the file spells the declared names (as Spark: whatever the case); Misfit if it has two for one."""
-        found: dict[str, str] = {}
+        """Map declared names to the file's spelling, ignoring case like Spark; raise Misfit if a name is ambiguous."""
+        spellings: dict[str, str] = {}
         for field in self.fields:
-            same = [name for name in present if name.lower() == field.name.lower()]
-            if len(same) > 1:
+            matches = [name for name in present if name.lower() == field.name.lower()]
+            if len(matches) > 1:
                 raise Misfit(f'column "{field.name}" is there more than once')
-            if same:
-                found[field.name] = same[0]
-        return found
+            if matches:
+                spellings[field.name] = matches[0]
+        return spellings
 
 
 def conform(table: pa.Table, wanted: Wanted) -> pa.Table:
-    """The wanted columns in the declared types; one that is not there is NULL, except the event time."""
+    """Return the wanted columns in the declared types. A missing column is NULL; a missing event time is a Misfit."""
     names = wanted.names_in(table.column_names)
     arrays = []
     for field in wanted.fields:
@@ -68,7 +68,7 @@ def conform(table: pa.Table, wanted: Wanted) -> pa.Table:
 
 
 def type_of(field: Field) -> pa.DataType | None:
-    """The type a column is cast to; None for the rare ones that are taken as they are."""
+    """Return the type that a column is cast to, or None for the rare types that are taken as they are."""
     try:
         return payload_type(field.type)
     except ValueError:
@@ -76,13 +76,13 @@ def type_of(field: Field) -> pa.DataType | None:
 
 
 def bisect(count: int, decode: Callable[[int, int], pa.Table], bad: Callable[[int, str], None]) -> Iterator[pa.Table]:
-    """The rows 0 … count - 1 without those that cannot be decoded, which `bad` is told with the reason.
+    """Yield the rows 0 … count - 1 without those that cannot be decoded; `bad` gets each of these with the reason.
 
-    `decode` reads the rows from one number up to another, or raises for one of them.
+    `decode(start, end)` returns the rows from `start` up to `end`, or raises if one of them cannot be decoded.
     """
-    waiting = [(0, count)]
-    while waiting:
-        start, end = waiting.pop()
+    ranges = [(0, count)]
+    while ranges:
+        start, end = ranges.pop()
         try:
             yield decode(start, end)
         except NOT_THE_FILES:
@@ -92,11 +92,11 @@ def bisect(count: int, decode: Callable[[int, int], pa.Table], bad: Callable[[in
                 bad(start, first_line(error))
             else:
                 middle = (start + end) // 2
-                waiting += [(middle, end), (start, middle)]
+                ranges += [(middle, end), (start, middle)]
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line of bounded length."""
+    """Return the first line of an error's message, cut to 500 characters."""
     lines = str(error).strip().splitlines()
     return lines[0][:500] if lines else type(error).__name__
 
@@ -105,17 +105,17 @@ def _cast(column: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
     target = type_of(field)
     if target is None or column.type == target:
         return column
-    found = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    texts = is_text(found) and (pa.types.is_timestamp(target) or pa.types.is_date(target))
-    if not texts and not fits(found, target):
+    source = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    is_time_text = is_text(source) and (pa.types.is_timestamp(target) or pa.types.is_date(target))
+    if not is_time_text and not fits(source, target):
         raise Misfit(f'column "{field.name}" is {column.type}, not {field.type.ddl()}: the types do not fit')
     try:
         if pa.types.is_dictionary(column.type):
-            column = column.cast(found)
-        if texts and pa.types.is_timestamp(target):
+            column = column.cast(source)
+        if is_time_text and pa.types.is_timestamp(target):
             return parse_times(column).cast(target)
-        if pa.types.is_timestamp(found) and found.unit == "ns" and pa.types.is_timestamp(target):
-            # The tick of event time is a microsecond, as in Spark; a cast would refuse what lies between two.
+        if pa.types.is_timestamp(source) and source.unit == "ns" and pa.types.is_timestamp(target):
+            # Event time has microseconds, as in Spark; a plain cast would refuse finer values.
             column = pc.floor_temporal(column, unit="microsecond")
         return column.cast(target)
     except NOT_THE_FILES:
@@ -126,12 +126,12 @@ def _cast(column: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Whether values of a type are texts."""
+    """Return whether the values of a type are texts."""
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
 def parse_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """ISO 8601 text with or without a zone; without one it is UTC. Digits beyond the microsecond are cut off."""
+    """Parse ISO 8601 texts as instants, in UTC if they have no zone. Digits beyond the microsecond are cut off."""
     for zone in ("UTC", None):
         try:
             return column.cast(pa.timestamp("us", zone))
@@ -139,14 +139,14 @@ def parse_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
             continue
     texts = pc.replace_substring_regex(column.cast(pa.string()), _FRACTION, r"\1")
     zoned = pc.match_substring_regex(texts, _ZONE)
-    nothing = pa.scalar(None, pa.string())
-    with_zone = pc.if_else(zoned, texts, nothing).cast(pa.timestamp("us", "UTC"))
-    without = pc.if_else(zoned, nothing, texts).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
-    return pc.coalesce(with_zone, without)
+    null = pa.scalar(None, pa.string())
+    with_zone = pc.if_else(zoned, texts, null).cast(pa.timestamp("us", "UTC"))
+    without_zone = pc.if_else(zoned, null, texts).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+    return pc.coalesce(with_zone, without_zone)
 
 
 def holds_times(column: pa.ChunkedArray) -> bool:
-    """Whether a column of text can be read as instants."""
+    """Return whether a column holds texts that can be parsed as instants."""
     if not is_text(column.type) or column.null_count == len(column):
         return False
     try:

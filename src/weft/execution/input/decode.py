@@ -1,4 +1,4 @@
-"""Source files → pieces of Arrow rows of the declared schema, decoded by Arrow instead of Spark's row readers."""
+"""Decoding of source files into pieces of Arrow rows in the declared schema, without Spark's row readers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from weft.execution.input.text_files import csv_tables, json_tables, sample_csv,
 from weft.plan.stream import FileSource, Format, Stream
 
 MOST_BAD_ROWS = 10_000
-"""Of a file: with more of them it is set aside as a whole."""
+"""A file with more bad rows is set aside as a whole."""
 
 
 def local_path(url: str) -> str:
-    """The local file behind a path as Spark reports it: `file:/a b`, nothing in it is encoded."""
+    """Return the local path behind a path as Spark reports it (`file:/a b`, not percent-encoded)."""
     return "/" + url.removeprefix("file:").lstrip("/") if url.startswith("file:") else url
 
 
@@ -34,13 +34,12 @@ def read_pieces(
     rows: int = ROWS_AT_ONCE,
     checked: bool = False,
 ) -> Iterator[Piece]:
-    """The rows of some files of a stream, in pieces of at most so many rows; the last piece may be empty, and says what
-    was set aside.
+    """Yield the rows of some files of a stream in pieces of at most `rows` rows.
 
-    A row that cannot be read as declared is set aside, and so is a file none of whose rows can be, or that is corrupt
-    itself; if the stream says so (`on_bad_file`), either fails the batch instead. A file that cannot be opened or read
-    fails the batch (SourceUnavailable): it may be there again later. With `checked` no piece is ever void: a file that
-    is larger than a piece is read once more before.
+    The last piece may be empty; it carries what was set aside. A row that cannot be read as declared is set aside, and
+    so is a file that is corrupt or has no readable row; with `on_bad_file="fail"` either fails the batch instead. A
+    file that cannot be opened or read fails the batch (SourceUnavailable): it may be readable later. With `checked` no
+    piece is ever void: a file larger than a piece is first read once to check it.
     """
     names = frozenset(columns)
     wanted = Wanted(tuple(field for field in stream.schema if field.name in names), stream.time)
@@ -68,7 +67,7 @@ def read_pieces(
 
 
 def sample_file(source: FileSource, path: str, *, stream: str = "") -> pa.Table:
-    """Some rows from the beginning of a file, all columns in the types they are found with."""
+    """Return some rows from the beginning of a file, with all columns in inferred types."""
     return next(_guarded(source, path, stream, _sample(source, path)))
 
 
@@ -77,8 +76,8 @@ def _sample(source: FileSource, path: str) -> Iterator[pa.Table]:
         case Format.PARQUET:
             yield next(parquet_tables(path, None))
         case Format.ARROW:
-            empty, *some = (table for table, _ in zip(arrow_tables(path, None), range(2), strict=False))
-            yield some[0] if some else empty
+            empty, *batches = (table for table, _ in zip(arrow_tables(path, None), range(2), strict=False))
+            yield batches[0] if batches else empty
         case Format.JSON:
             yield sample_json(path)
         case Format.CSV:
@@ -86,20 +85,20 @@ def _sample(source: FileSource, path: str) -> Iterator[pa.Table]:
 
 
 class _File:
-    """One file while it is read, and what cannot be read of it."""
+    """A file that is being read, and its bad rows."""
 
     def __init__(self, stream: Stream, path: str, wanted: Wanted) -> None:
         assert isinstance(stream.source, FileSource)
         self._source, self._stream, self._wanted = stream.source, stream.name, wanted
         self.path = path
         self.bad: list[BadRow] = []
-        """The first of the bad rows."""
+        """The first `ROWS_KEPT` bad rows."""
         self.bad_count = 0
 
     def pieces(self, rows: int, *, checked: bool) -> Iterator[tuple[pa.Table, bool]]:
-        """The file in pieces, each with whether more follow; the last one comes when the whole file was read.
+        """Yield the pieces of the file, each with whether more follow.
 
-        If it is `checked`, the first one does, too.
+        The last piece is yielded after the whole file was read; with `checked`, the first one is, too.
         """
         pieces = cut_pieces(self._tables(), rows)
         piece, following = next(pieces, None), next(pieces, None)
@@ -146,7 +145,7 @@ class _File:
 
 
 def _guarded(source: FileSource, path: str, stream: str, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same tables; an error is the file's own fault (BadFile) only if the file could be read."""
+    """Yield the same tables. An error is a BadFile only if the file could be read, else a SourceUnavailable."""
     try:
         if source.format in (Format.PARQUET, Format.ARROW) and os.stat(path).st_size == 0:
             raise Misfit("the file is empty")
@@ -154,7 +153,7 @@ def _guarded(source: FileSource, path: str, stream: str, tables: Iterator[pa.Tab
     except NOT_THE_FILES as error:
         raise unavailable(path, stream, error) from error
     except OSError as error:
-        if error.errno is not None:  # Arrow's decoders raise OSError for corrupt data, but without a number
+        if error.errno is not None:  # Arrow's decoders raise OSError for corrupt data, but without an errno
             raise unavailable(path, stream, error) from error
         raise _bad_file(source, path, first_line(error)) from error
     except (Misfit, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
@@ -170,7 +169,7 @@ def _bad_file(source: FileSource, path: str, detail: str) -> BadFile:
 
 
 class _Held:
-    """Rows of files that were read wholly, until they are enough for a piece."""
+    """Rows of files that were read completely, held until they fill a piece."""
 
     def __init__(self, rows: int) -> None:
         self._most = rows
@@ -183,7 +182,7 @@ class _Held:
         self._bytes += table.nbytes
 
     def full(self) -> list[pa.Table]:
-        """Whole pieces; what is too little for one stays."""
+        """Return the full pieces; rows that do not fill a piece stay."""
         if self._rows < self._most and self._bytes < BYTES_AT_ONCE:
             return []
         *full, last = self.rest()
@@ -191,14 +190,14 @@ class _Held:
         return full
 
     def rest(self) -> list[pa.Table]:
-        """All pieces; the last one may be small."""
+        """Return all pieces; the last one may be small."""
         tables = list(cut_pieces(self._tables, self._most))
         self._tables, self._rows, self._bytes = [], 0, 0
         return tables
 
 
 class _Aside:
-    """What is set aside of a stream."""
+    """The files and rows of a stream that were set aside."""
 
     def __init__(self, stream: Stream, quarantine: str) -> None:
         assert isinstance(stream.source, FileSource)
@@ -208,7 +207,7 @@ class _Aside:
         self.rows = 0
 
     def put_file(self, path: str, error: BadFile) -> None:
-        """Set a file aside, unless that has to fail the batch."""
+        """Set a bad file aside, or raise its error if the stream fails on bad files."""
         if self._fails:
             raise error
         self._quarantine.put_file(path, error)
@@ -221,6 +220,6 @@ class _Aside:
             self.rows += file.bad_count
 
     def finish(self) -> None:
-        """Keep the quarantine within its bounds."""
+        """Trim the quarantine if something was set aside."""
         if self.files or self.rows:
             self._quarantine.trim()

@@ -1,4 +1,4 @@
-"""Rows of a stream in pieces that fit memory: bounded in rows and in bytes."""
+"""Pieces of a stream's rows, bounded in rows and bytes so that they fit memory."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pyarrow as pa
 
 ROWS_AT_ONCE = 1 << 20
 BYTES_AT_ONCE = 256 << 20
-"""A piece is no larger, unless one row is; so no array comes near the 2 GiB that 32-bit offsets can tell apart."""
+"""Limit of a piece, unless one row is larger; arrays stay well below the 2 GiB that 32-bit offsets can address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some rows of a stream on their way to the tag stage, and what had to be set aside to get them.
+    """Rows of a stream on their way to the tag stage, and what was set aside while reading them.
 
-    A file is read wholly or not at all. If one has too many rows for a piece, `more` says that further pieces of it
-    follow and that nothing of it counts before the last one; `void` says that the pieces before, up to the last one
-    without `more`, do not count: the file turned out to be bad.
+    A file is read completely or not at all. If a file has too many rows for one piece, `more` says that further pieces
+    of it follow; none of them counts until the last one arrives. `void` says that the file turned out to be bad: the
+    pieces since the last one without `more` do not count.
     """
 
     stream: str
@@ -33,32 +33,32 @@ _ROWS = "weft#rows:"
 
 
 def aside_to_texts(piece: Piece) -> list[str]:
-    """What a piece says was set aside, as texts that can travel through Spark beside its rows."""
+    """Encode the bad files and rows of a piece as texts that travel through Spark beside its rows."""
     return [*piece.bad_files, *([f"{_ROWS}{piece.bad_rows}"] if piece.bad_rows else [])]
 
 
 def aside_from_texts(texts: Iterable[str]) -> tuple[tuple[str, ...], int]:
-    """The inverse: files, and how many rows, of any number of pieces."""
-    found = list(texts)
-    rows = sum(int(text.removeprefix(_ROWS)) for text in found if text.startswith(_ROWS))
-    return tuple(text for text in found if not text.startswith(_ROWS)), rows
+    """Decode the texts of any number of pieces: return their bad files and the number of their bad rows."""
+    entries = list(texts)
+    rows = sum(int(text.removeprefix(_ROWS)) for text in entries if text.startswith(_ROWS))
+    return tuple(text for text in entries if not text.startswith(_ROWS)), rows
 
 
 def cut_pieces(tables: Iterable[pa.Table], rows: int, size: int | None = None) -> Iterator[pa.Table]:
-    """The same rows in the same order, as few tables as possible of at most so many rows and bytes; none is empty."""
+    """Yield the same rows in as few non-empty tables as possible, each with at most `rows` rows and `size` bytes."""
     limit = BYTES_AT_ONCE if size is None else size
     held: list[pa.Table] = []
     count = weight = 0
-    for part in (part for table in tables for part in within_bytes(table, limit)):
-        rest = part
-        while rest.num_rows:
-            if held and (weight + decoded_bytes(rest) > limit or rest.schema != held[0].schema):
+    for chunk in (chunk for table in tables for chunk in within_bytes(table, limit)):
+        remaining = chunk
+        while remaining.num_rows:
+            if held and (weight + decoded_bytes(remaining) > limit or remaining.schema != held[0].schema):
                 yield pa.concat_tables(held)
                 held, count, weight = [], 0, 0
-            some = rest.slice(0, rows - count)
-            held.append(some)
-            count, weight = count + some.num_rows, weight + decoded_bytes(some)
-            rest = rest.slice(some.num_rows)
+            taken = remaining.slice(0, rows - count)
+            held.append(taken)
+            count, weight = count + taken.num_rows, weight + decoded_bytes(taken)
+            remaining = remaining.slice(taken.num_rows)
             if count == rows:
                 yield pa.concat_tables(held)
                 held, count, weight = [], 0, 0
@@ -67,7 +67,7 @@ def cut_pieces(tables: Iterable[pa.Table], rows: int, size: int | None = None) -
 
 
 def within_bytes(table: pa.Table, limit: int) -> Iterator[pa.Table]:
-    """The table, cut into halves until each has at most so many bytes when dictionaries are decoded, or one row."""
+    """Halve a table until each half has one row or at most `limit` bytes, counted with dictionaries decoded."""
     if table.num_rows <= 1 or decoded_bytes(table) <= limit:
         yield table
         return
@@ -77,7 +77,7 @@ def within_bytes(table: pa.Table, limit: int) -> Iterator[pa.Table]:
 
 
 def decoded_bytes(table: pa.Table) -> int:
-    """Bytes of the values; a value that a dictionary holds once counts as often as it occurs."""
+    """Return the bytes of a table's values, where a dictionary's value counts as often as it occurs."""
     total = 0
     for column in table.columns:
         if pa.types.is_dictionary(column.type):

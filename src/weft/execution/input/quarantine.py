@@ -1,7 +1,8 @@
-"""What could not be read: copies of files and the texts of rows, each with the reason, in a folder of bounded size.
+"""The quarantine of unreadable files and rows: copies, texts and reasons, in a folder of bounded size.
 
-A file's name in quarantine contains a hash of its whole path, so that files of the same name do not take each other's
-place; read again, it takes its own. Writing here must not fail a batch: what was set aside is counted in its manifest.
+A file's name in quarantine contains a hash of its full path: files of the same name do not overwrite each other, and a
+file that is read again overwrites its own entry. A failing write here does not fail the batch, because the manifest
+counts whatever was set aside.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from weft.errors import BadFile, SourceUnavailable
 from weft.execution.input.conform import BadRow
 
 MOST_BYTES = 1 << 30
-"""Of the files that are kept of a stream; beyond that, and beyond `MOST_FILES`, the oldest are removed."""
+"""Size of a stream's quarantine; beyond it, or beyond `MOST_FILES`, the oldest files are removed."""
 MOST_FILES = 10_000
 LARGEST_COPY = 256 << 20
 ROWS_KEPT = 1000
-"""Of a file: more are counted, but their texts are not kept."""
+"""Bad rows of a file whose texts are kept; further ones are only counted."""
 _LONGEST_NAME = 180
 _COPIED_AT_ONCE = 1 << 20
 _log = logging.getLogger("weft")
@@ -36,33 +37,33 @@ class Quarantine:
         self._stream = stream
 
     def put_file(self, path: str, error: BadFile) -> None:
-        """Keep a copy of a file and the reason: what cannot be read now is not lost.
+        """Keep a copy of a bad file, and the reason.
 
-        Raises SourceUnavailable if the file cannot be read at all: then it is not known to be bad.
+        Raises SourceUnavailable if the file cannot be read at all: it is then not known to be bad.
         """
         name = _name_of(path)
         note = self._copy(path, name)
         self._write(name + ".reason", f"{path}\n{error}\n{note}".encode(errors="replace"))
 
     def put_rows(self, path: str, rows: Sequence[BadRow], count: int) -> None:
-        """Keep the texts of some rows of a file, and how many there are."""
+        """Keep the texts of the first bad rows of a file; `count` is the number of all its bad rows."""
         head = {"file": path, "bad_rows": count, "kept": min(len(rows), ROWS_KEPT)}
         lines = [head, *({"at": row.place, "reason": row.reason, "text": row.text} for row in rows[:ROWS_KEPT])]
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         self._write(_name_of(path) + ".rows.jsonl", text.encode(errors="replace"))
 
     def trim(self) -> None:
-        """Remove the oldest files beyond the bounds."""
+        """Remove the oldest files beyond `MOST_BYTES` and `MOST_FILES`."""
         with suppress(OSError):
-            found = []
+            files = []
             for entry in os.scandir(self._folder):
                 with suppress(OSError):
-                    found.append((entry.stat().st_mtime, entry.stat().st_size, entry.path))
-            found.sort(reverse=True)
-            size, removed = 0, 0
-            for number, (_, weight, path) in enumerate(found):
-                size += weight
-                if size > MOST_BYTES or number >= MOST_FILES:
+                    files.append((entry.stat().st_mtime, entry.stat().st_size, entry.path))
+            files.sort(reverse=True)
+            total, removed = 0, 0
+            for number, (_, file_size, path) in enumerate(files):
+                total += file_size
+                if total > MOST_BYTES or number >= MOST_FILES:
                     Path(path).unlink(missing_ok=True)
                     removed += 1
             if removed:
@@ -71,7 +72,7 @@ class Quarantine:
                 )
 
     def _copy(self, path: str, name: str) -> str:
-        """Copy a file; returns what the reason should add if there is no copy."""
+        """Copy a file into quarantine; return a note for the reason if there is no copy, else an empty string."""
         try:
             source = open(path, "rb", buffering=0)  # noqa: SIM115 - closed below
             size = os.fstat(source.fileno()).st_size
@@ -105,7 +106,7 @@ class Quarantine:
 
 
 def unavailable(path: str, stream: str, error: BaseException) -> SourceUnavailable:
-    """The error for a file that cannot be read now, through no fault of its content."""
+    """Return the error for a file that cannot be read now, for a reason other than its content."""
     reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
     return SourceUnavailable(
         f'file "{path}" of stream "{stream}" cannot be read now',

@@ -1,4 +1,4 @@
-"""Text files in blocks of whole rows, and where the lines and records in them are."""
+"""Text files in blocks of complete rows, and the positions of lines and CSV records in them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole rows of a text file: a part of what was read of it, from `begin` to `end`, which is not copied.
+    """Complete rows of a text file: the range from `begin` to `end` of the data that was read, without copying it.
 
-    `offset` is where in the file the data are from. It is `whole` if the last row is known to be complete.
+    `offset` is the position of the data in the file. `whole` says that the last row is known to be complete.
     """
 
     data: bytes
@@ -34,36 +34,36 @@ class Block:
 
     @property
     def is_blank(self) -> bool:
-        """Whether there is nothing but white space."""
+        """Whether the block contains only white space."""
         return _SOMETHING.search(self.data, self.begin, self.end) is None
 
     def text(self, span: Span | None = None) -> memoryview:
-        """All of it, or a part."""
+        """Return the bytes of the block, or of one span of its data, without copying them."""
         begin, end = (self.begin, self.end) if span is None else span
         return memoryview(self.data)[begin:end]
 
     def after(self, begin: int) -> Block:
-        """What follows a place."""
+        """Return the part of the block that begins at a position."""
         return replace(self, begin=begin)
 
 
 def blocks(path: str, *, separator: str = "") -> Iterator[Block]:
-    """A file in blocks of whole lines, without those that are blank; with a `separator`, of whole records of CSV.
+    """Yield the non-blank blocks of a file: complete lines or, with a `separator`, complete CSV records.
 
     A block grows until it holds the longest row, but not beyond `LONGEST_ROW`.
     """
     with open(path, "rb", buffering=0) as file:
-        number = file.fileno()
-        offset = len(_MARK) if os.pread(number, len(_MARK), 0) == _MARK else 0
+        descriptor = file.fileno()
+        offset = len(_MARK) if os.pread(descriptor, len(_MARK), 0) == _MARK else 0
         size = BLOCK
-        while data := os.pread(number, size, offset):
+        while data := os.pread(descriptor, size, offset):
             block = _whole_rows(Block(data, 0, len(data), offset), separator)
             if block.end == 0 and len(data) == size:
                 if size > LONGEST_ROW:
                     raise Misfit(f"a row is longer than {LONGEST_ROW >> 20} MiB")
                 size *= 2
                 continue
-            if block.end == 0:  # the last line has no end
+            if block.end == 0:  # the last line does not end with a line break
                 block = replace(block, end=len(data), whole=False)
             if not block.is_blank:
                 yield block
@@ -71,19 +71,19 @@ def blocks(path: str, *, separator: str = "") -> Iterator[Block]:
 
 
 def _whole_rows(block: Block, separator: str) -> Block:
-    """The rows that are complete, or taken to be; nothing if there are none."""
+    """Cut a block after its last row that is complete, or taken to be; the result is empty if no row is complete."""
     end = block.data.rfind(b"\n") + 1
-    found = replace(block, end=end, whole=True)
-    start = open_quote(found, separator) if separator else None
+    lines = replace(block, end=end, whole=True)
+    start = open_quote(lines, separator) if separator else None
     if start is None:
-        return found
+        return lines
     if len(block.data) - start > LONGEST_QUOTE:
-        return replace(found, whole=False)  # more likely a quote that has no partner
-    return replace(found, end=start)
+        return replace(lines, whole=False)  # more likely an unmatched quote than a value of this length
+    return replace(lines, end=start)
 
 
 class Lines:
-    """Counts the lines of a file up to places that are asked for in ascending order."""
+    """A counter of the lines of a file up to positions, which must be asked for in ascending order."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -91,7 +91,7 @@ class Lines:
         self._lines = 0
 
     def number(self, block: Block, place: int) -> int:
-        """The number, from 1 on, of the line at a place in the data of a block."""
+        """Return the line number, from 1, of a position in the data of a block."""
         if self._at < block.offset:
             self._skip_to(block.offset)
         self._lines += block.data.count(b"\n", self._at - block.offset, place)
@@ -107,24 +107,26 @@ class Lines:
 
 
 def line_spans(block: Block) -> Iterator[Span]:
-    """Where in its data each line of a block that is not blank begins and ends."""
+    """Return an iterator over the spans of the non-blank lines in a block."""
     lines = _LINE.finditer(block.data, block.begin, block.end)
     return (line.span() for line in lines if line.group().strip())
 
 
 def record_spans(block: Block, separator: str) -> Iterator[Span]:
-    """As `line_spans`, for records of CSV: a quoted value may hold line ends; a quote without a partner ends with its
-    line."""
+    """Return an iterator over the spans of the non-blank CSV records in a block.
+
+    A quoted value may contain line breaks; a record with an unmatched quote ends with its line.
+    """
     records = _records(separator).finditer(block.data, block.begin, block.end)
     return (record.span() for record in records if record.group().strip(b"\r\n"))
 
 
 def open_quote(block: Block, separator: str) -> int | None:
-    """Where the first record begins that has a quote without a partner; None if all quotes are closed.
+    """Return where the first record with an unmatched quote begins, or None if all quotes are closed.
 
-    Most often the last quote alone tells that without reading the records: in the middle of a value it can only close
-    one. At the beginning of a value or as the second of two it may be anything. How many quotes there are does not tell
-    either, since those in the middle of a value without quotes are a part of it.
+    Usually the last quote decides without parsing the records: in the middle of a value it can only close one. At the
+    beginning of a value, or after another quote, it may mean anything. The number of quotes does not decide either,
+    because quotes in the middle of an unquoted value belong to the value.
     """
     begin, end = block.begin, block.end
     last = block.data.rfind(b'"', begin, end)
@@ -139,9 +141,9 @@ def open_quote(block: Block, separator: str) -> int | None:
 
 @lru_cache(maxsize=8)
 def _records(separator: str) -> re.Pattern[bytes]:
-    """As Arrow reads CSV: quotes count at the beginning of a value only."""
+    """Return the pattern of a CSV record as Arrow reads it: a quote counts only at the beginning of a value."""
     sep = re.escape(separator.encode())
-    rest = rb"(?:(?!%s)[^\r\n])*+" % sep
-    value = rb'(?:"[^"]*+(?:""[^"]*+)*+"%s|(?!"|%s)[^\r\n]%s|)' % (rest, sep, rest)
-    whole = rb"(?P<whole>%s(?:%s%s)*+(?:\r?\n|\r|\Z))" % (value, sep, value)
-    return re.compile(whole + rb"|(?P<open>[^\r\n]++(?:\r?\n|\r|\Z))")
+    tail = rb"(?:(?!%s)[^\r\n])*+" % sep
+    value = rb'(?:"[^"]*+(?:""[^"]*+)*+"%s|(?!"|%s)[^\r\n]%s|)' % (tail, sep, tail)
+    complete = rb"(?P<whole>%s(?:%s%s)*+(?:\r?\n|\r|\Z))" % (value, sep, value)
+    return re.compile(complete + rb"|(?P<open>[^\r\n]++(?:\r?\n|\r|\Z))")

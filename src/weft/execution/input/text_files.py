@@ -1,7 +1,7 @@
-"""JSON lines and CSV, block by block; a row that does not fit is set aside, the others of its block are read.
+"""Readers of JSON lines and CSV files, block by block; rows that do not fit are set aside.
 
-A block is decoded as a whole. Only if that fails are its rows told apart and the bad ones found by halving, with the
-same decoder: whether a row is read does not depend on its neighbours.
+A block is decoded as a whole. Only if that fails, its rows are split and the bad ones found by bisection with the same
+decoder. Whether a row is read therefore does not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _PARSED_AT_ONCE = 1 << 20
 
 
 class _Decoder(Protocol):
-    """How the rows of one file are decoded."""
+    """A decoder for the rows of one file."""
 
     def decode(self, block: Block) -> pa.Table:
-        """The rows of a block in the declared types; raises if one of them cannot be read."""
+        """Return the rows of a block in the declared types; raise if one of them cannot be read."""
 
     def spans(self, block: Block) -> Iterator[Span]:
-        """Where each row of a block begins and ends in its data."""
+        """Return an iterator over the spans of a block's rows in its data."""
 
 
 def json_tables(path: str, wanted: Wanted, bad: Callable[[BadRow], None]) -> Iterator[pa.Table]:
-    """The rows of a file of JSON lines in the declared types; fields that are not declared are ignored."""
+    """Yield the rows of a JSON lines file in the declared types; fields that are not declared are ignored."""
     decoder: _Json | None = None
     lines = Lines(path)
     for block in blocks(path):
@@ -46,25 +46,25 @@ def json_tables(path: str, wanted: Wanted, bad: Callable[[BadRow], None]) -> Ite
 def csv_tables(
     path: str, wanted: Wanted, options: Mapping[str, str], bad: Callable[[BadRow], None]
 ) -> Iterator[pa.Table]:
-    """The rows of a CSV file in the declared types; its first row has the names."""
+    """Yield the rows of a CSV file in the declared types; its first row contains the column names."""
     decoder: _Csv | None = None
     lines = Lines(path)
     for block in blocks(path, separator=options.get("sep", ",")):
-        rest = block
+        body = block
         if decoder is None:
-            decoder, rest = _csv_header(block, wanted, options)
-        if not rest.is_blank:
-            yield from _tables(rest, decoder, lines, bad)
+            decoder, body = _csv_header(block, wanted, options)
+        if not body.is_blank:
+            yield from _tables(body, decoder, lines, bad)
 
 
 def sample_json(path: str) -> pa.Table:
-    """The rows of a file's first block in the types they are found with; no column if there are none."""
+    """Return the rows of a file's first block in inferred types; a table without columns if there are no rows."""
     block = next(blocks(path), None)
     return pa.table({}) if block is None else _parse_json(block, pa.json.ParseOptions())
 
 
 def sample_csv(path: str, options: Mapping[str, str]) -> pa.Table:
-    """As `sample_json`."""
+    """Return the rows of a file's first block in inferred types, as `sample_json` does."""
     block = next(blocks(path, separator=options.get("sep", ",")), None)
     return pa.table({}) if block is None else _parse_csv(block, options, None, pa.csv.ConvertOptions())
 
@@ -81,7 +81,7 @@ def _tables(block: Block, decoder: _Decoder, lines: Lines, bad: Callable[[BadRow
 
 
 def _fitting(block: Block, decoder: _Decoder, lines: Lines, bad: Callable[[BadRow], None]) -> Iterator[pa.Table]:
-    """The rows of a block that can be decoded."""
+    """Yield the rows of a block that can be decoded; pass the others to `bad`."""
     spans = list(decoder.spans(block))
 
     def decode(first: int, end: int) -> pa.Table:
@@ -96,8 +96,10 @@ def _fitting(block: Block, decoder: _Decoder, lines: Lines, bad: Callable[[BadRo
 
 
 def _as_text(wanted: Wanted, names: Mapping[str, str]) -> pa.Schema:
-    """What is declared is parsed as declared, under the names the file has for it; but dates and times as text first:
-    Arrow's readers do not take all that ISO 8601 allows."""
+    """Return the declared types under the file's column names.
+
+    Dates and times are read as text, because Arrow's readers do not accept all of ISO 8601.
+    """
     typed = [(names.get(field.name, field.name), type_of(field)) for field in wanted.fields]
     return pa.schema([(name, pa.string() if pa.types.is_temporal(kind) else kind) for name, kind in typed if kind])
 
@@ -105,10 +107,10 @@ def _as_text(wanted: Wanted, names: Mapping[str, str]) -> pa.Schema:
 class _Json:
     def __init__(self, wanted: Wanted, present: list[str]) -> None:
         exact = {field.name for field in wanted.fields} & set(present)
-        same = {name.lower(): name for name in present}
-        spelled = {f.name: same[f.name.lower()] for f in wanted.fields if f.name.lower() in same}
+        by_lower_name = {name.lower(): name for name in present}
+        spellings = {f.name: by_lower_name[f.name.lower()] for f in wanted.fields if f.name.lower() in by_lower_name}
         self._wanted = wanted
-        self._schema = _as_text(wanted, spelled | {name: name for name in exact})
+        self._schema = _as_text(wanted, spellings | {name: name for name in exact})
         self._options = pa.json.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="ignore")
 
     def decode(self, block: Block) -> pa.Table:
@@ -129,18 +131,18 @@ def _parse_json(block: Block, options: pa.json.ParseOptions) -> pa.Table:
     except pa.ArrowInvalid as error:
         if "block" not in str(error):
             raise
-        table = _read_json(block, options, size)  # a row is longer than what is parsed at once
+        table = _read_json(block, options, size)  # a row is longer than `_PARSED_AT_ONCE`
     table.validate(full=True)
     return table
 
 
 def _read_json(block: Block, options: pa.json.ParseOptions, size: int) -> pa.Table:
-    reading = pa.json.ReadOptions(use_threads=False, block_size=size)
-    return pa.json.read_json(pa.BufferReader(block.text()), read_options=reading, parse_options=options)
+    read_options = pa.json.ReadOptions(use_threads=False, block_size=size)
+    return pa.json.read_json(pa.BufferReader(block.text()), read_options=read_options, parse_options=options)
 
 
 def _json_names(block: Block) -> list[str]:
-    """Names in the first record; what cannot be read here is for the reader to complain about."""
+    """Return the names in the first record; none if it cannot be parsed, since decoding reports the error."""
     try:
         record = json.loads(bytes(block.text(next(line_spans(block)))))
     except (ValueError, RecursionError):
@@ -149,7 +151,7 @@ def _json_names(block: Block) -> list[str]:
 
 
 def _csv_header(block: Block, wanted: Wanted, options: Mapping[str, str]) -> tuple[_Csv, Block]:
-    """The decoder of a CSV file by its first row, and what follows that in its block."""
+    """Return the decoder of a CSV file, made from its first row, and the rest of the first block."""
     separator = options.get("sep", ",")
     span = next(record_spans(block, separator))
     text = io.StringIO(bytes(block.text(span)).decode(errors="replace"), newline="")
@@ -159,9 +161,9 @@ def _csv_header(block: Block, wanted: Wanted, options: Mapping[str, str]) -> tup
 
 class _Csv:
     def __init__(self, wanted: Wanted, options: Mapping[str, str], names: list[str]) -> None:
-        found = wanted.names_in(names)
+        spellings = wanted.names_in(names)
         for field in wanted.fields:
-            if field.name not in found:
+            if field.name not in spellings:
                 raise Misfit(f'column "{field.name}" is missing')
         self._wanted, self._options, self._names = wanted, options, names
         self._separator = options.get("sep", ",")
@@ -169,12 +171,12 @@ class _Csv:
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             null_values=[options.get("nullValue", "")],
-            column_types=_as_text(wanted, found),
-            include_columns=list(found.values()),
+            column_types=_as_text(wanted, spellings),
+            include_columns=list(spellings.values()),
         )
 
     def decode(self, block: Block) -> pa.Table:
-        # Arrow takes a value whose quote is not closed to end with the block, and swallows what is between.
+        # Arrow lets a value with an unclosed quote run to the end of the block and swallows the rows between.
         if not block.whole and open_quote(block, self._separator) is not None:
             raise pa.ArrowInvalid("a quote is not closed")
         return conform(_parse_csv(block, self._options, self._names, self._convert), self._wanted)

@@ -1,1 +1,1 @@
-"""New rows meet the stored rows of other relations: equi-joins, probe trees and session joins."""
+"""Joins of new rows with the stored rows of other relations: equi-joins, probe trees and session joins."""

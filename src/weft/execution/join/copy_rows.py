@@ -1,4 +1,4 @@
-"""Few matched rows of a large part are copied out, so that results do not keep all of it alive."""
+"""Copies of the few matched rows of a large part, so that results do not keep the whole part alive."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from weft.storage.result_files import PartRef
 Array = np.ndarray[Any, Any]
 
 SPARSE = 4
-"""Matched rows are copied out when fewer than one in this many rows of a part matched."""
+"""Matched rows are copied if fewer than one in this many rows of a part matched."""
 
 
 def used_rows(count: int, rows: Sequence[Array]) -> tuple[Array, Array | None]:
-    """Which rows of a part are used; if they are few, the new number of each of its rows in a copy of just them."""
+    """Return which rows of a part are used and, if they are few, the new row numbers in a copy of just these."""
     used = np.zeros(count, np.bool_)
-    for some in rows:
-        used[some] = True
+    for numbers in rows:
+        used[numbers] = True
     kept = np.flatnonzero(used)
     return kept, (np.cumsum(used) - 1).astype(np.int32) if len(kept) * SPARSE < count else None
 
 
 def copy_rows(folder: str | Path, name: str, view: PartView, kept: Array) -> Written:
-    """A bucket of just these rows; indexes are of no use to readers and are left out."""
+    """Write a bucket of just these rows, without the indexes, which readers do not need."""
     columns = [column for column in view.rows.schema.names if not column.startswith(("weft#h", "weft#r", "weft#k"))]
     rows = view.rows.select(columns).take(pa.array(kept))
     schema = bucket_schema(rows.schema, epoch=view.epoch, words=view.sets.shape[1])
@@ -46,7 +46,7 @@ def copy_rows(folder: str | Path, name: str, view: PartView, kept: Array) -> Wri
 
 
 def with_copies(found: Combinations, parts: RowParts, data: str, *, base: str) -> Combinations:
-    """The same combinations, of rows in copies where a part would be kept alive for few; copies are called `base`-n."""
+    """Return the combinations with references to copies (`base`-n) where few rows would keep a part alive."""
     used: dict[int, list[Array]] = {}
     places: list[list[tuple[int, Array | slice]]] = []
     for member in found.members:
@@ -54,16 +54,16 @@ def with_copies(found: Combinations, parts: RowParts, data: str, *, base: str) -
         for number, rows in places[-1]:
             used.setdefault(number, []).append(member.row[rows])
     moved: dict[int, tuple[int, Array]] = {}
-    for number, some in used.items():
+    for number, row_lists in used.items():
         view = parts.view(number)
-        kept, numbers = used_rows(view.rows.num_rows, some)
+        kept, numbers = used_rows(view.rows.num_rows, row_lists)
         if numbers is not None:
             copy = copy_rows(data, f"{base}-{len(moved)}.rows.arrow", view, kept)
             moved[number] = parts.number(PartRef(copy.path, 0)), numbers
     members = []
-    for member, mine in zip(found.members, places, strict=True):
+    for member, member_places in zip(found.members, places, strict=True):
         part, row = member.part.copy(), member.row.copy()
-        for number, rows in mine:
+        for number, rows in member_places:
             if number in moved:
                 part[rows], row[rows] = moved[number][0], moved[number][1][row[rows]]
         members.append(Member(part, row, member.time))

@@ -1,4 +1,4 @@
-"""What one probe task sees of the buckets: the rows in its range of hash space, and what their query-sets mean now."""
+"""A probe task's view of the buckets: the rows in its range of hash space, and what their query-sets mean now."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PartitionRange:
         self._open: dict[tuple[str, int], PartView] = {}
 
     def parts(self, bucket: Bucket) -> list[tuple[int, Part]]:
-        """Parts that overlap the range and have rows."""
+        """Return the parts with rows that overlap the range, with their numbers."""
         return [
             (number, part)
             for number, part in enumerate(bucket.parts)
@@ -33,42 +33,42 @@ class PartitionRange:
         ]
 
     def view(self, bucket: Bucket, number: int) -> PartView:
-        """A part, mapped once per task."""
+        """Return a part of a bucket, mapped once per task."""
         at = (bucket.path, number)
         if at not in self._open:
             self._open[at] = open_parts(self._data / bucket.path, (number,))[0]
         return self._open[at]
 
     def side(self, bucket: Bucket, number: int, store: Store, index: IndexId) -> Side:
-        """A part in the order of an index, cut to this partition's range."""
+        """Return a part in the order of an index, cut to this partition's range."""
         view, part = self.view(bucket, number), bucket.parts[number]
-        whole = self.low <= part.low and part.high <= self.high
+        is_inside = self.low <= part.low and part.high <= self.high
         primary = next((i for i in store.indexes if key_text(i.key) == key_text(store.route)), None)
         if primary is not None and primary.id == index:
-            return self._primary(view, whole)
+            return self._primary(view, is_inside)
         rows = view.column(index_rows(index))
-        known = len(rows) - int(np.count_nonzero(rows < 0))
-        hashes, rows = view.column(index_hash(index))[:known], rows[:known]
-        if not whole:
+        keyed = len(rows) - int(np.count_nonzero(rows < 0))
+        hashes, rows = view.column(index_hash(index))[:keyed], rows[:keyed]
+        if not is_inside:
             route = view.column(HASH)[rows]
-            mine = (route >= np.uint64(self.low)) & (route <= np.uint64(self.high))
-            hashes, rows = hashes[mine], rows[mine]
+            in_range = (route >= np.uint64(self.low)) & (route <= np.uint64(self.high))
+            hashes, rows = hashes[in_range], rows[in_range]
         return Side(hashes, view.times, view.sets, rows)
 
-    def _primary(self, view: PartView, whole: bool) -> Side:
+    def _primary(self, view: PartView, is_inside: bool) -> Side:
         hashes = view.column(HASH)
-        if whole:
+        if is_inside:
             return Side(hashes, view.times, view.sets, None)
         start, end = range_in(hashes, self.low, self.high)
         return Side(hashes[start:end], view.times, view.sets, np.arange(start, end, dtype=np.int32))
 
 
 def meaning_of(task: BatchTask, program: Program, bucket: Bucket) -> Slots:
-    """Slots whose bits in a bucket still mean the same query: the changelog-set between its epoch and now."""
+    """Return the slots whose bits in a bucket still mean the same query: the changelog-set since its epoch."""
     return program.live if bucket.epoch == task.batch else task.masks.get(bucket.epoch, Slots(0))
 
 
 def key_values(store: Store, index_id: IndexId, view: PartView) -> list[pa.Array]:
-    """The columns that tell keys of equal hashes apart; none if equal hashes mean equal keys."""
+    """Return the columns that tell keys with equal hashes apart; none if equal hashes imply equal keys."""
     index = next(index for index in store.indexes if index.id == index_id)
     return [view.rows.column(name) for name in index.columns()]

@@ -1,7 +1,7 @@
-"""One step of a probe tree: combinations meet the rows of a store, and what qualifies for some query goes on.
+"""A probe step: combinations meet the rows of a store, and the results that some query wants go on.
 
-Between steps there are only matched lists (late materialization): a step reads the rows of the store it probes, and of
-the members of a combination no more than keys and the columns its conditions compare.
+Steps pass on matched lists only (late materialization): a step reads the rows of the store it probes and, of the
+members of a combination, only keys and the columns that conditions compare.
 """
 
 from __future__ import annotations
@@ -34,74 +34,78 @@ _Sortable = tuple[Array, Array | None] | None
 
 
 class Timed(Protocol):
-    """Something with event times."""
+    """Rows with event times."""
 
     @property
     def time(self) -> Array:
-        """By row."""
+        """The event time of each row."""
 
 
 class Conditions:
-    """Conditions on combinations, and the queries that fail on them: alone, with a message each."""
+    """Conditions on combinations. A query whose condition raises is noted in `failures`; others are not affected."""
 
     def __init__(self, parts: RowParts) -> None:
         self._parts = parts
         self.failures: dict[int, str] = {}
 
     def true(self, found: Combinations, inputs: Sequence[Input], condition: Expression) -> Combinations:
-        """The combinations for which a condition is true."""
+        """Return the combinations for which a condition is true."""
         try:
-            true = self._truth(found, inputs, condition)
+            is_true = self._truth(found, inputs, condition)
         except EvaluationError:
             found = self._without_failing(found, inputs, condition)
             if len(found) == 0:
                 return found
-            true = self._truth(found, inputs, condition)
-        return found if bool(true.all()) else found.take(np.flatnonzero(true))
+            is_true = self._truth(found, inputs, condition)
+        return found if bool(is_true.all()) else found.take(np.flatnonzero(is_true))
 
     def true_for(self, found: Combinations, inputs: Sequence[Input], slot: int, condition: Expression) -> Combinations:
-        """The combinations without one query where its own condition is not true."""
-        mine = np.flatnonzero(column_of(found.sets, slot))
-        if len(mine) == 0:
+        """Return the combinations without the query in `slot` where its own condition is not true."""
+        rows = np.flatnonzero(column_of(found.sets, slot))
+        if len(rows) == 0:
             return found
         try:
-            true = self._truth(found.take(mine), inputs, condition)
+            is_true = self._truth(found.take(rows), inputs, condition)
         except EvaluationError as error:
             self.failures[slot] = str(error)
-            true = np.zeros(len(mine), np.bool_)
+            is_true = np.zeros(len(rows), np.bool_)
         sets = found.sets.copy()
-        sets[mine[~true]] &= ~set_to_words(1 << slot, sets.shape[1])
+        sets[rows[~is_true]] &= ~set_to_words(1 << slot, sets.shape[1])
         return found.with_sets(sets)
 
-    def _truth(self, found: Combinations, inputs: Sequence[Input], condition: Expression) -> Array:
-        read = columns_by_input(condition, inputs)
-        pieces = self._parts.cut([(found.members[inputs.index(each)], sorted(names)) for each, names in read.items()])
+    def _truth(self, combinations: Combinations, inputs: Sequence[Input], condition: Expression) -> Array:
+        names_by_input = columns_by_input(condition, inputs)
+        pieces = self._parts.cut(
+            [(combinations.members[inputs.index(owner)], sorted(names)) for owner, names in names_by_input.items()]
+        )
         if len(pieces) > 1:
-            some = (found.take(np.arange(piece.start, piece.stop)) for piece in pieces)
-            return np.concatenate([self._truth(each, inputs, condition) for each in some])
+            chunks = (combinations.take(np.arange(piece.start, piece.stop)) for piece in pieces)
+            return np.concatenate([self._truth(chunk, inputs, condition) for chunk in chunks])
         columns = {
-            each.column(name): self._parts.column(found.members[inputs.index(each)], name)
-            for each, names in read.items()
+            owner.column(name): self._parts.column(combinations.members[inputs.index(owner)], name)
+            for owner, names in names_by_input.items()
             for name in sorted(names)
         }
-        columns["weft#"] = pa.nulls(len(found), pa.bool_())  # a constant condition, too, has so many rows
+        columns["weft#"] = pa.nulls(len(combinations), pa.bool_())  # the number of rows, for a constant condition
         truth = evaluate(condition, pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
         values: Array = truth.fill_null(False).to_numpy(zero_copy_only=False)
         return values
 
-    def _without_failing(self, found: Combinations, inputs: Sequence[Input], condition: Expression) -> Combinations:
-        failing: dict[int, str] = {}
-        for slot in slot_numbers(set_from_words(np.bitwise_or.reduce(found.sets, axis=0))):
+    def _without_failing(
+        self, combinations: Combinations, inputs: Sequence[Input], condition: Expression
+    ) -> Combinations:
+        failures: dict[int, str] = {}
+        for slot in slot_numbers(set_from_words(np.bitwise_or.reduce(combinations.sets, axis=0))):
             try:
-                self._truth(found.take(np.flatnonzero(column_of(found.sets, slot))), inputs, condition)
+                self._truth(combinations.take(np.flatnonzero(column_of(combinations.sets, slot))), inputs, condition)
             except EvaluationError as error:
-                failing[slot] = str(error)
-        self.failures |= failing
-        return found.with_sets(found.sets & ~set_to_words(slot_set(failing), found.sets.shape[1]))
+                failures[slot] = str(error)
+        self.failures |= failures
+        return combinations.with_sets(combinations.sets & ~set_to_words(slot_set(failures), combinations.sets.shape[1]))
 
 
 class Hop:
-    """A probe on its way through the parts of a store; what it reads of its combinations it reads once."""
+    """A probe step on its way through the parts of a store; values of its combinations are computed once."""
 
     def __init__(self, program: Program, conditions: Conditions, parts: RowParts, *, probe: Probe, left: Combinations):
         self.program = program
@@ -109,25 +113,25 @@ class Hop:
         self.left = left
         self._conditions = conditions
         self._parts = parts
-        self._spans = [(int(each.time.min()), int(each.time.max())) for each in left.members]
+        self._spans = [(int(member.time.min()), int(member.time.max())) for member in left.members]
         self._hashes: dict[Equality, tuple[Array, Array]] = {}
         self._keys: dict[Equality, list[pa.Array]] = {}
         self._values: dict[Comparison, _Sortable] = {}
 
     def matches(self, seen: Seen) -> Iterator[Combinations]:
-        """The combinations of what it brings with what is seen, as far as some query wants them."""
+        """Yield the combinations of `left` with the rows of `seen` that some query wants."""
         if not self._may_match(seen):
             return
         candidates = self._by_key(seen) if self.probe.route is not None else self._by_value(seen)
         for pairs in candidates:
-            found = self._qualified(seen, pairs)
-            if len(found):
-                yield found
+            combinations = self._qualified(seen, pairs)
+            if len(combinations):
+                yield combinations
 
     # ---- candidates
 
     def _may_match(self, seen: Seen) -> bool:
-        """Whether by their times some of them can be together."""
+        """Return whether the ranges of event times allow any combination."""
         return all(
             self.program.windows[member, added].reachable(min_l=first, max_l=last, min_r=oldest, max_r=newest)
             for member, (first, last) in zip(self.probe.members, self._spans, strict=True)
@@ -137,26 +141,30 @@ class Hop:
     def _by_key(self, seen: Seen) -> Iterator[Pairs]:
         route = self.probe.route
         assert route is not None and self.left.hashes is not None
-        side = seen.by_key(self.probe.added.index(route.right), route.right, route.right_index)
-        if side is not None:
+        right = seen.by_key(self.probe.added.index(route.right), route.right, route.right_index)
+        if right is not None:
             times = self.left.members[self.probe.members.index(route.left)].time
-            mine = Side(self.left.hashes, times, self.left.sets, None)
+            left = Side(self.left.hashes, times, self.left.sets, None)
             mask = set_to_words(seen.mask, self.program.words)
-            yield from iter_pairs(mine, side, self.program.windows[route.left, route.right], mask)
+            yield from iter_pairs(left, right, self.program.windows[route.left, route.right], mask)
 
     def _by_value(self, seen: Seen) -> Iterator[Pairs]:
-        """Without a key: this task's share of what is seen, against all combinations."""
+        """Yield candidates without a key: all combinations against this task's share of the rows of `seen`."""
         rows = seen.share()
         if len(rows) == 0:
             return
         stored = [member.take(rows) for member in seen.members]
         values: dict[str, _Sortable] = {}
-        bounds = [bound for each in self.probe.comparisons if (bound := self._bound(each, stored, values)) is not None]
-        for each, other, table in self._distances(self.left.members, stored):
-            bounds += time_bounds(each, other, table.low, table.high)
-        nothing = np.empty(0, np.int64)  # all that is asked of times is among the bounds
+        bounds = [
+            bound
+            for comparison in self.probe.comparisons
+            if (bound := self._bound(comparison, stored, values)) is not None
+        ]
+        for left_times, right_times, table in self._distances(self.left.members, stored):
+            bounds += time_bounds(left_times, right_times, table.low, table.high)
+        no_times = np.empty(0, np.int64)  # the bounds already cover the times
         for ia, ib in theta_pairs(
-            len(self.left), len(rows), bounds, left_times=nothing, right_times=nothing, low=None, high=None
+            len(self.left), len(rows), bounds, left_times=no_times, right_times=no_times, low=None, high=None
         ):
             yield ia, rows[ib]
 
@@ -168,22 +176,22 @@ class Hop:
         ]
 
     def _bound(self, comparison: Comparison, stored: Sequence[Member], values: dict[str, _Sortable]) -> Bound | None:
-        """The comparison as a bound on sorted values, seen from the combinations; None if it is not such a one.
+        """Return a comparison as a bound on sortable values, seen from the combinations; None if it is not a bound.
 
-        `values` has those of the store by their expression: bounds on the same values make a band.
+        `values` caches the store's values by expression: bounds on the same values form a band.
         """
         sides = comparison.sides()
         if sides is None or sides[0] == "<>":
             return None
         operator, first, second = sides
-        mine, other = comparison.inputs
-        if mine in self.probe.added:
-            operator, first, second, mine, other = _TURNED[operator], second, first, other, mine
+        left_input, right_input = comparison.inputs
+        if left_input in self.probe.added:
+            operator, first, second, left_input, right_input = _TURNED[operator], second, first, right_input, left_input
         if comparison not in self._values:
-            member = self.left.members[self.probe.members.index(mine)]
-            self._values[comparison] = self._sortable(first, mine, member)
+            member = self.left.members[self.probe.members.index(left_input)]
+            self._values[comparison] = self._sortable(first, left_input, member)
         if identity(second) not in values:
-            values[identity(second)] = self._sortable(second, other, stored[self.probe.added.index(other)])
+            values[identity(second)] = self._sortable(second, right_input, stored[self.probe.added.index(right_input)])
         lefts, rights = self._values[comparison], values[identity(second)]
         if lefts is None or rights is None or lefts[0].dtype != rights[0].dtype:
             return None
@@ -197,12 +205,12 @@ class Hop:
         try:
             return sortable(evaluate(value, pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))))
         except EvaluationError:
-            return None  # whose query that is, is found out where the condition is tested
+            return None  # testing the condition finds the failing queries
 
-    # ---- what qualifies
+    # ---- qualification
 
     def _qualified(self, seen: Seen, pairs: Pairs) -> Combinations:
-        """The pairs that some query wants, as combinations."""
+        """Return the pairs that some query wants, as combinations."""
         left, words = self.left, self.program.words
         distances = self._distances(left.members, seen.members)
         mask = set_to_words(seen.mask, words)
@@ -210,53 +218,53 @@ class Hop:
         kept = np.flatnonzero(sets.any(axis=1))
         if len(kept):
             kept = kept[self._equal(seen, (pairs[0][kept], pairs[1][kept]))]
-        found = self._joined(seen, (pairs[0][kept], pairs[1][kept]), sets[kept])
-        for each in self.probe.comparisons:
-            if len(found):
-                found = self._conditions.true(found, self.probe.joined, each.expression)
-        return found
+        combinations = self._joined(seen, (pairs[0][kept], pairs[1][kept]), sets[kept])
+        for comparison in self.probe.comparisons:
+            if len(combinations):
+                combinations = self._conditions.true(combinations, self.probe.joined, comparison.expression)
+        return combinations
 
     def _joined(self, seen: Seen, pairs: Pairs, sets: Array) -> Combinations:
         ia, ib = pairs
-        members = {each: self.left.members[at].take(ia) for at, each in enumerate(self.probe.members)}
-        members |= {each: seen.members[at].take(ib) for at, each in enumerate(self.probe.added)}
+        members = {owner: self.left.members[at].take(ia) for at, owner in enumerate(self.probe.members)}
+        members |= {owner: seen.members[at].take(ib) for at, owner in enumerate(self.probe.added)}
         hashes = None if self.left.hashes is None else self.left.hashes[ia]
-        return Combinations(tuple(members[each] for each in self.probe.joined), sets, hashes)
+        return Combinations(tuple(members[owner] for owner in self.probe.joined), sets, hashes)
 
     def _equal(self, seen: Seen, pairs: Pairs) -> Array:
-        """For which pairs all equalities hold, hash collisions told apart."""
+        """Return for which pairs all equalities hold; keys with equal hashes are compared unless the hash is exact."""
         same = np.ones(len(pairs[0]), np.bool_)
-        for each in self.probe.equalities:
-            hashes, valid = self._left_hashes(each)
-            stored = seen.members[self.probe.added.index(each.right)].take(pairs[1])
-            others, others_valid = self._parts.hashes(stored, each.right_index)
-            same &= valid[pairs[0]] & others_valid & (hashes[pairs[0]] == others)
+        for equality in self.probe.equalities:
+            hashes, valid = self._left_hashes(equality)
+            stored = seen.members[self.probe.added.index(equality.right)].take(pairs[1])
+            stored_hashes, stored_valid = self._parts.hashes(stored, equality.right_index)
+            same &= valid[pairs[0]] & stored_valid & (hashes[pairs[0]] == stored_hashes)
         route = () if self.probe.route is None else (self.probe.route,)
-        for each in (*self.probe.equalities, *route):
-            if not each.left_index.exact and same.any():
+        for equality in (*self.probe.equalities, *route):
+            if not equality.left_index.exact and same.any():
                 rows = np.flatnonzero(same)
-                stored = seen.members[self.probe.added.index(each.right)].take(pairs[1][rows])
-                columns = [self._parts.column(stored, name) for name in each.right_index.columns()]
-                counted = np.arange(len(rows), dtype=np.int32)
-                same[rows] = equal_rows(self._left_keys(each), columns, pairs[0][rows], counted)
+                stored = seen.members[self.probe.added.index(equality.right)].take(pairs[1][rows])
+                columns = [self._parts.column(stored, name) for name in equality.right_index.columns()]
+                positions = np.arange(len(rows), dtype=np.int32)
+                same[rows] = equal_rows(self._left_keys(equality), columns, pairs[0][rows], positions)
         return same
 
-    def _left_hashes(self, each: Equality) -> tuple[Array, Array]:
-        if each not in self._hashes:
-            member = self.left.members[self.probe.members.index(each.left)]
-            self._hashes[each] = self._parts.hashes(member, each.left_index)
-        return self._hashes[each]
+    def _left_hashes(self, equality: Equality) -> tuple[Array, Array]:
+        if equality not in self._hashes:
+            member = self.left.members[self.probe.members.index(equality.left)]
+            self._hashes[equality] = self._parts.hashes(member, equality.left_index)
+        return self._hashes[equality]
 
-    def _left_keys(self, each: Equality) -> list[pa.Array]:
-        if each not in self._keys:
-            member = self.left.members[self.probe.members.index(each.left)]
-            self._keys[each] = [self._parts.column(member, name) for name in each.left_index.columns()]
-        return self._keys[each]
+    def _left_keys(self, equality: Equality) -> list[pa.Array]:
+        if equality not in self._keys:
+            member = self.left.members[self.probe.members.index(equality.left)]
+            self._keys[equality] = [self._parts.column(member, name) for name in equality.left_index.columns()]
+        return self._keys[equality]
 
 
 _TURNED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def restricted(found: Combinations, slots: Slots, words: int) -> Combinations:
-    """The combinations that some of the slots qualify for, for these slots only."""
+    """Return the combinations for some slots only; combinations that none of these slots wants are left out."""
     return found.with_sets(found.sets & set_to_words(slots, words))

@@ -1,4 +1,4 @@
-"""Rows by reference: the parts of buckets that a task's combinations point into, and what is read of their rows."""
+"""Rows by reference: the parts of buckets that a task's combinations refer to, and the values of their rows."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Array = np.ndarray[Any, Any]
 
 
 PIECE_BYTES = 256 << 20
-"""Of the columns that are built of rows at a time."""
+"""Limit for the columns that are built from rows at a time."""
 
 
 class RowParts:
-    """Numbers for parts, and their rows; each part is mapped once."""
+    """Parts by number, and their rows; each part is mapped once."""
 
     def __init__(self, data: str) -> None:
         self._data = Path(data)
@@ -34,32 +34,32 @@ class RowParts:
         self.refs: list[PartRef] = []
 
     def number(self, ref: PartRef) -> int:
-        """The number of a part."""
+        """Return the number of a part; a new part gets the next number."""
         if ref not in self._numbers:
             self._numbers[ref] = len(self.refs)
             self.refs.append(ref)
         return self._numbers[ref]
 
     def numbers(self, refs: Sequence[PartRef]) -> Array:
-        """The numbers of some parts."""
+        """Return the numbers of some parts."""
         return np.array([self.number(ref) for ref in refs], np.int32)
 
     def view(self, number: int) -> PartView:
-        """A part by its number."""
+        """Return the part with a number."""
         if number not in self._views:
             ref = self.refs[number]
             self._views[number] = open_part(self._data / ref.path, ref.part)
         return self._views[number]
 
     def times(self, member: Member) -> Array:
-        """Event time of each row."""
+        """Return the event time of each row."""
         values = np.zeros(len(member.part), np.int64)
         for number, rows in by_part(member.part):
             values[rows] = self.view(number).times[member.row[rows]]
         return values
 
     def hashes(self, member: Member, index: Index) -> tuple[Array, Array]:
-        """Hash of a key of each row, and whether it has one."""
+        """Return the hash of a key of each row, and which rows have one."""
         values, valid = np.zeros(len(member.part), np.uint64), np.zeros(len(member.part), np.bool_)
         for number, rows in by_part(member.part):
             known, has = self._row_hashes(number, index)
@@ -67,9 +67,9 @@ class RowParts:
         return values, valid
 
     def column(self, member: Member, name: str) -> pa.Array:
-        """A column's value in each row; NULL where a part does not have it: no query of its time wanted it.
+        """Return the value of a column in each row; NULL if the part was written when no query wanted the column.
 
-        Text that is too much for Arrow's plain type is of its wide one; `cut` says how to have less of it at a time.
+        Text that exceeds Arrow's plain type is returned in the large type; `cut` divides rows to read less at a time.
         """
         taken, places = [], []
         for number, rows in by_part(member.part):
@@ -82,15 +82,15 @@ class RowParts:
             return pa.nulls(0)
         if len(taken) == 1:
             return taken[0]
-        kinds = {each.type for each in taken if not pa.types.is_null(each.type)}
+        kinds = {values.type for values in taken if not pa.types.is_null(values.type)}
         kind = kinds.pop() if kinds else pa.null()
-        together = concat([each.cast(kind) if pa.types.is_null(each.type) else each for each in taken])
+        together = concat([values.cast(kind) if pa.types.is_null(values.type) else values for values in taken])
         order = np.empty(len(member.part), np.int64)
         order[np.concatenate([np.arange(len(order))[rows] for rows in places])] = np.arange(len(order))
         return together.take(pa.array(order))
 
     def cut(self, wanted: Sequence[tuple[Member, Sequence[str]]]) -> list[slice]:
-        """Rows of some members, cut so that the columns wanted of them are of bounded size."""
+        """Divide the rows of some members so that the wanted columns of each piece are of bounded size."""
         count = len(wanted[0][0].part) if wanted else 0
         sizes: Array | None = None
         for member, names in wanted:
@@ -103,14 +103,14 @@ class RowParts:
         return [slice(0, count)] if sizes is None else cut(sizes, PIECE_BYTES)
 
     def columns(self, member: Member, names: Sequence[str]) -> list[pa.ChunkedArray]:
-        """Values of some columns in each row, in as many chunks as their bytes ask for."""
+        """Return some columns of each row, in as many chunks as their size requires."""
         pieces = [member.take(np.arange(piece.start, piece.stop)) for piece in self.cut([(member, names)])]
-        found = []
+        columns = []
         for name in names:
             chunks = [self.column(piece, name) for piece in pieces]
-            kind = next((each.type for each in chunks if not pa.types.is_null(each.type)), pa.null())
-            found.append(pa.chunked_array([each.cast(kind) for each in chunks], kind))
-        return found
+            kind = next((chunk.type for chunk in chunks if not pa.types.is_null(chunk.type)), pa.null())
+            columns.append(pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind))
+        return columns
 
     def _row_hashes(self, number: int, index: Index) -> tuple[Array, Array]:
         at = (number, index.id)
@@ -120,7 +120,7 @@ class RowParts:
 
 
 def by_part(part: Array) -> Iterator[tuple[int, Array | slice]]:
-    """Which rows are in each part."""
+    """Yield the number of each part, and the positions that refer to it."""
     if len(part) == 0:
         return
     if part[0] == part[-1] and bool((part == part[0]).all()):
@@ -134,7 +134,7 @@ def by_part(part: Array) -> Iterator[tuple[int, Array | slice]]:
 
 
 def take_rows(rows: pa.RecordBatch, wanted: Array) -> list[pa.ChunkedArray]:
-    """Some rows of a part, in this order and maybe many times, in as many chunks as their bytes ask for."""
+    """Return rows of a part in this order, possibly repeated, in as many chunks as their size requires."""
     pieces = [slice(0, len(wanted))]
     if not all(is_fixed(kind) for kind in rows.schema.types):
         sizes = np.zeros(len(wanted), np.int64)

@@ -1,1 +1,1 @@
-"""Rows of a stream are admitted, given their query-sets and written to the stores."""
+"""The tag stage: admit rows of a stream, give them query-sets and write them to the stores."""

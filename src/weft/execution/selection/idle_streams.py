@@ -1,7 +1,7 @@
-"""Rows of a stream that was idle: what others have passed meanwhile comes too late for queries over all of them.
+"""Rows of a stream that was idle: rows that are too late for queries which did not wait for the stream.
 
-Up to where it is passed is written with every batch (`Manifest.closed`), so that a row is decided by that, and not by
-which files happen to be freed.
+Every batch records in `Manifest.closed` how far the windows of a set of streams are closed. Rows are judged by that
+record, not by which files happen to be freed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What becomes of a stream's rows that are older than `closed[names]`, for the queries of some slots.
+    """A rule for rows of a stream that are older than `closed[names]`, for the queries in `slots`.
 
-    Sessions and probe trees (`windows` is None) leave them out. A join of two relations keeps them for rows that come
-    after (`later`). Windows of (size, slide) leave out those that are in none which is still open.
+    Sessions and probe trees (`windows` is None) drop these rows. A join of two relations keeps them for rows that
+    arrive later (`later`). An aggregation with windows of (size, slide) drops rows whose windows are all closed.
     """
 
     names: Streams
@@ -39,8 +39,11 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InTime:
-    """Query-sets of rows without what they come too late for; what is to be kept for later only, None if nothing is;
-    and which rows missed anything, None if none did."""
+    """Query-sets of rows without the queries that the rows are too late for.
+
+    `later` has the query-sets to keep for later batches only, `missed` the rows that missed some query; each may be
+    None.
+    """
 
     sets: Array
     later: Array | None = None
@@ -48,8 +51,8 @@ class InTime:
 
 
 def passed_of(stream: str, queries: Iterable[LiveQuery]) -> tuple[Passed, ...]:
-    """The rules for a stream's rows, those that are alike together."""
-    found: dict[Passed, Slots] = {}
+    """Return the rules for rows of a stream, one for all queries that are treated alike."""
+    slots_by_rule: dict[Passed, Slots] = {}
     for live in queries:
         query, names = live.query, streams_of(live.query)
         if stream not in names or len(names) < 2:
@@ -63,44 +66,44 @@ def passed_of(stream: str, queries: Iterable[LiveQuery]) -> tuple[Passed, ...]:
             rule = Passed(names, NO_SLOTS, later=isinstance(live.strategy, EquiJoin))
         else:
             continue
-        found[rule] = Slots(found.get(rule, NO_SLOTS) | 1 << live.slot)
-    return tuple(Passed(rule.names, slots, rule.windows, rule.later) for rule, slots in found.items())
+        slots_by_rule[rule] = Slots(slots_by_rule.get(rule, NO_SLOTS) | 1 << live.slot)
+    return tuple(Passed(rule.names, slots, rule.windows, rule.later) for rule, slots in slots_by_rule.items())
 
 
 def in_time(times: Array, sets: Array, rules: Iterable[Passed], closed: Mapping[Streams, int]) -> InTime:
-    """The rows' query-sets by these rules; `times` are not empty."""
-    oldest, made = None, InTime(sets)
+    """Apply the rules to the query-sets of rows; `times` must not be empty."""
+    oldest, result = None, InTime(sets)
     for rule in rules:
-        mark = closed.get(rule.names)
-        if mark is None:
+        closed_until = closed.get(rule.names)
+        if closed_until is None:
             continue
         oldest = int(times.min()) if oldest is None else oldest
-        if oldest < mark:
-            made = _apply(made, rule, times, mark)
-    return made
+        if oldest < closed_until:
+            result = _apply(result, rule, times, closed_until)
+    return result
 
 
-def _apply(made: InTime, rule: Passed, times: Array, mark: int) -> InTime:
-    bits = set_to_words(rule.slots, made.sets.shape[1])
-    wanted = (made.sets & bits).any(axis=1)
-    gone, missed = times < mark, times < mark
+def _apply(before: InTime, rule: Passed, times: Array, closed_until: int) -> InTime:
+    bits = set_to_words(rule.slots, before.sets.shape[1])
+    wanted = (before.sets & bits).any(axis=1)
+    gone, missed = times < closed_until, times < closed_until
     if rule.windows is not None:
         size, slide = rule.windows
         since = times % slide
-        # The last window that holds a time begins `since` before it; of all of them, the first ends the first.
-        gone = _is_before(times, np.maximum(size - since, 1), mark)
-        missed = _is_before(times, 1 + (size - since - 1) % slide, mark) & (since < size)
+        # The last window that holds a time begins `since` before it; the first one closes first.
+        gone = _is_before(times, np.maximum(size - since, 1), closed_until)
+        missed = _is_before(times, 1 + (size - since - 1) % slide, closed_until) & (since < size)
     gone, missed = gone & wanted, missed & wanted
-    later = made.later
+    later = before.later
     if rule.later and gone.any():
-        late = np.where(gone[:, None], made.sets & bits, np.uint64(0))
-        later = late if later is None else later | late
-    sets = np.where(gone[:, None], made.sets & ~bits, made.sets) if gone.any() else made.sets
-    return InTime(sets, later, missed if made.missed is None else made.missed | missed)
+        late_sets = np.where(gone[:, None], before.sets & bits, np.uint64(0))
+        later = late_sets if later is None else later | late_sets
+    sets = np.where(gone[:, None], before.sets & ~bits, before.sets) if gone.any() else before.sets
+    return InTime(sets, later, missed if before.missed is None else before.missed | missed)
 
 
-def _is_before(times: Array, lengths: Array, mark: int) -> Array:
-    """Whether times and lengths together come to the mark at most; a sum beyond the latest time does not."""
+def _is_before(times: Array, lengths: Array, closed_until: int) -> Array:
+    """Return where time plus length is at most `closed_until`; a sum beyond the latest time never is."""
     fits = times <= TIME_MAX - lengths
-    found: Array = fits & (np.where(fits, times, 0) + np.where(fits, lengths, 0) <= mark)
-    return found
+    is_before: Array = fits & (np.where(fits, times, 0) + np.where(fits, lengths, 0) <= closed_until)
+    return is_before

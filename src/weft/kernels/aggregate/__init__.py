@@ -1,1 +1,1 @@
-"""Cells of shared aggregation: filled from rows, merged, and closed into the results of windows."""
+"""Shared aggregation: fill cells from rows, merge cells, and close windows."""

@@ -1,12 +1,12 @@
-"""Cells: partial aggregates per slice, query-set class and group, and everything that merges them.
+"""Cells, the partial aggregates per slice, query-set class and group, and the functions that merge them.
 
-A cell has one value in each *lane*. What a lane holds and how two values merge is in its name: `n` counts rows;
-`count:x` those where x is not NULL (it may be missing: then there was no NULL, and `n` serves); `sum0:x` … `sum3:x`
+A cell has one value in each *lane*. The name of a lane says what the lane holds and how two values merge: `n` counts
+rows; `count:x` counts rows where x is not NULL (without this lane x has no NULLs, and `n` is used); `sum0:x` … `sum3:x`
 (32-bit limbs of an exact sum) and `double:x` add up; `min:x`, `max:x` and `last` keep the least or greatest word
-(`kernels/aggregate/sort_codes.py`); `mean:x` and `squares:x` go with `count:x`. *Details* are lists per cell: distinct
-words, registers of a sketch, buckets of a histogram, and the greatest word of each bucket (`sample:x`).
+(`kernels/aggregate/sort_codes.py`); `mean:x` and `squares:x` merge together with `count:x`. *Details* are lists per
+cell: distinct words, registers of a sketch, buckets of a histogram, and the greatest word of each bucket (`sample:x`).
 
-A batch of rows is itself a set of cells, one per row: slicing rows, merging files and closing windows are one
+A batch of rows is treated as cells, one per row. Slicing rows, merging files and closing windows are therefore one
 operation, `reduce_lanes`, with different targets.
 """
 
@@ -42,7 +42,7 @@ _LARGEST_SPACE = 1 << 62
 
 ROWS, LAST = "n", "last"
 SPREAD = ("count", "mean", "squares")
-"""Lanes that merge together."""
+"""Lanes of one argument that merge together, with one formula."""
 _IN_CACHE = 1 << 15
 _ADDERS = {"min": keep_least, "max": keep_greatest, "last": keep_greatest}
 LANES = {
@@ -56,15 +56,15 @@ LANES = {
     Function.APPROX_DISTINCT: ("registers",),
     Function.QUANTILE: ("histogram", "sample"),
 }
-"""Lanes or details of each function, beside the count of its argument."""
+"""Kinds of lanes or details that each function needs besides the count of its argument."""
 DETAILED = (Function.COUNT_DISTINCT, Function.APPROX_DISTINCT, Function.QUANTILE)
 LEAST, GREATEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-"""What `min` and `max` lanes hold where nothing counted yet."""
+"""Initial values of `min` and `max` lanes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Detail:
-    """Entries of cells, in the order of cells: a code and its weight each, which is one for distinct words."""
+    """Entries (cell, code, weight), ordered by cell. The weight of a distinct word is one."""
 
     cells: Longs
     codes: Longs
@@ -73,7 +73,7 @@ class Detail:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """Partial aggregates; arrays of one length except for `groups` (one entry per group) and `sets` (per class)."""
+    """Partial aggregates. Arrays have an entry per cell, except `groups` (one per group) and `sets` (one per class)."""
 
     groups: tuple[pa.Array, ...]
     group_count: int
@@ -89,7 +89,7 @@ class Cells:
         return len(self.slices)
 
     def take(self, rows: Longs) -> Cells:
-        """Some of the cells, with all groups and classes."""
+        """Return the cells of these rows, with all groups and classes."""
         places = np.arange(len(rows) if self.details else 0)
         return replace(
             self,
@@ -102,17 +102,17 @@ class Cells:
 
 
 def lane_kind(name: str) -> str:
-    """The part of a lane's name that says how it merges."""
+    """Return the part of a lane's name that says how its values merge."""
     return name.partition(":")[0]
 
 
 def lane_argument(name: str) -> str:
-    """The part of a lane's name that says of what it is."""
+    """Return the part of a lane's name that identifies its argument."""
     return name.partition(":")[2]
 
 
 def empty_lane(name: str, count: int) -> Array:
-    """A lane in which nothing counted yet."""
+    """Return a lane of `count` initial values."""
     match lane_kind(name):
         case "min":
             return np.full(count, LEAST, np.int64)
@@ -125,12 +125,12 @@ def empty_lane(name: str, count: int) -> Array:
 
 
 def number_keys(keys: Longs, space: int) -> tuple[Longs, Longs]:
-    """Dense numbers for keys in 0 … space − 1 (-1 stays), and the key of each number."""
+    """Return dense numbers for keys in 0 … space − 1, and the key of each number; -1 stays -1."""
     return number_small(keys, space) if space <= 4 * len(keys) + 4096 else number_large(keys)
 
 
 def reduce_lanes(cells: Cells, source: Longs, target: Longs, count: int) -> tuple[Lanes, dict[str, Detail]]:
-    """Merge cell source[i] into target[i] (-1: nowhere) for all i; the lanes and details of `count` targets."""
+    """Merge cell source[i] into target[i] (-1 for none) for all i; return the lanes and details of `count` targets."""
     out: dict[str, Array] = {}
     add_lanes(cells.lanes, source, target, out=out, count=count)
     details = {name: _reduce_detail(name, detail, source, target) for name, detail in cells.details.items()}
@@ -138,21 +138,21 @@ def reduce_lanes(cells: Cells, source: Longs, target: Longs, count: int) -> tupl
 
 
 def add_lanes(lanes: Lanes, source: Longs, target: Longs, *, out: dict[str, Array], count: int) -> None:
-    """Merge lanes into those of `out`, which is filled with empty ones first where it lacks any."""
+    """Merge lanes into those of `out`, to which missing lanes are added first."""
     for name in lanes:
         if name not in out:
             out[name] = empty_lane(name, count)
     spreads = [lane_argument(name) for name in lanes if lane_kind(name) == "mean"]
-    together = {f"{kind}:{argument}" for argument in spreads for kind in SPREAD}
-    apart = [name for name in lanes if name not in together]
+    spread_lanes = {f"{kind}:{argument}" for argument in spreads for kind in SPREAD}
+    other_lanes = [name for name in lanes if name not in spread_lanes]
     for start in range(0, len(target), _IN_CACHE):
-        # All lanes of some cells before the next ones: who goes where is then read from memory once.
-        some = slice(start, start + _IN_CACHE)
+        # Merge all lanes of a block of cells before the next block, so that `source` and `target` stay in the cache.
+        block = slice(start, start + _IN_CACHE)
         for argument in spreads:
             names = [f"{kind}:{argument}" for kind in SPREAD]
-            add_spread(source[some], target[some], _triple(lanes, names), _triple(out, names))
-        for name in apart:
-            _ADDERS.get(lane_kind(name), add_values)(source[some], target[some], lanes[name], out[name])
+            add_spread(source[block], target[block], _triple(lanes, names), _triple(out, names))
+        for name in other_lanes:
+            _ADDERS.get(lane_kind(name), add_values)(source[block], target[block], lanes[name], out[name])
 
 
 def _triple(lanes: Lanes, names: Sequence[str]) -> tuple[Array, Array, Array]:
@@ -166,8 +166,7 @@ def _reduce_detail(name: str, detail: Detail, source: Longs, target: Longs) -> D
 
 
 def _places(detail: Detail) -> tuple[int, int, Longs] | None:
-    """Cell and code of each entry as one number, which sorts much faster than two, with the least code and how many
-    there may be; None if that does not fit."""
+    """Return the least code, the code span, and (cell, code) as one number, which sorts faster; None on overflow."""
     least, span = int(detail.codes.min()), int(detail.codes.max()) - int(detail.codes.min()) + 1
     if int(detail.cells.min()) < 0 or (int(detail.cells.max()) + 1) * span > _LARGEST_SPACE:
         return None
@@ -175,18 +174,18 @@ def _places(detail: Detail) -> tuple[int, int, Longs] | None:
 
 
 def merge_details(name: str, detail: Detail) -> Detail:
-    """One entry per cell and code, sorted by both: of several, histograms keep the sum, others the greatest."""
+    """Merge entries of one cell and code, sorted by both: weights of histograms add up, others keep the greatest."""
     if len(detail.cells) == 0:
         return detail
-    places = _places(detail)
-    if places is not None:
-        least, span, keys = places
-        if np.all(keys[1:] > keys[:-1]):
+    numbered = _places(detail)
+    if numbered is not None:
+        least, span, entry_keys = numbered
+        if np.all(entry_keys[1:] > entry_keys[:-1]):
             return detail
-        if lane_kind(name) == "distinct":  # all weigh the same
-            keys = distinct(keys)
-            return Detail(keys // span, keys % span + least, np.ones(len(keys), np.int64))
-    order = np.lexsort((detail.codes, detail.cells)) if places is None else np.argsort(places[2])
+        if lane_kind(name) == "distinct":  # all weights are one
+            entry_keys = distinct(entry_keys)
+            return Detail(entry_keys // span, entry_keys % span + least, np.ones(len(entry_keys), np.int64))
+    order = np.lexsort((detail.codes, detail.cells)) if numbered is None else np.argsort(numbered[2])
     cells, codes, weights = detail.cells[order], detail.codes[order], detail.weights[order]
     first = np.ones(len(cells), np.bool_)
     first[1:] = (cells[1:] != cells[:-1]) | (codes[1:] != codes[:-1])
@@ -200,18 +199,18 @@ def merge_details(name: str, detail: Detail) -> Detail:
 
 
 def group_rows(columns: Sequence[pa.Array], count: int) -> tuple[Longs, Longs]:
-    """The number of each row's group, and a row of each group; NULLs are equal here, and so are NaNs."""
+    """Return the number of each row's group and the first row of each group. NULLs are equal, and so are NaNs."""
     if not columns:
         return np.zeros(count, np.int64), np.zeros(min(count, 1), np.int64)
     codes: Longs | None = None
     space = 1
     for column in columns:
-        mine, distinct = _codes(column)
-        if codes is not None and space * distinct > _LARGEST_SPACE:
-            codes, found = number_keys(codes, space)
-            space = len(found)
-        codes = mine if codes is None else codes * distinct + mine
-        space = space * max(distinct, 1)
+        column_codes, column_space = _codes(column)
+        if codes is not None and space * column_space > _LARGEST_SPACE:
+            codes, used_codes = number_keys(codes, space)
+            space = len(used_codes)
+        codes = column_codes if codes is None else codes * column_space + column_codes
+        space = space * max(column_space, 1)
     assert codes is not None
     numbers, _ = number_keys(codes, space)
     firsts = np.zeros(int(numbers.max()) + 1 if count else 0, np.int64)
@@ -220,10 +219,10 @@ def group_rows(columns: Sequence[pa.Array], count: int) -> tuple[Longs, Longs]:
 
 
 def plain_key(column: pa.Array) -> pa.Array:
-    """The column with one zero and one NaN, so that equal keys are the same, whichever row they are taken from."""
+    """Return the column with a single zero and a single NaN, so that equal keys have the same bits."""
     if not pa.types.is_floating(column.type):
         return column
-    values = column.to_numpy(zero_copy_only=False) + column.type.to_pandas_dtype()(0)  # -0.0 is 0.0
+    values = column.to_numpy(zero_copy_only=False) + column.type.to_pandas_dtype()(0)  # -0.0 becomes 0.0
     values[np.isnan(values)] = np.nan
     return pa.array(values, column.type, mask=np.asarray(column.is_null()) if column.null_count else None)
 
@@ -234,7 +233,7 @@ def _codes(column: pa.Array) -> tuple[Longs, int]:
 
 
 def align(parts: Sequence[Cells]) -> list[Cells]:
-    """The same cells under common numbers of groups, classes and dictionary words, each part with all of those."""
+    """Number groups, classes and dictionary words in common: every returned part has those of all parts."""
     if len(parts) == 1:
         return list(parts)
     groups, group_count, group_maps = _concat_groups(parts)
@@ -255,7 +254,7 @@ def align(parts: Sequence[Cells]) -> list[Cells]:
 
 
 def concat(parts: Sequence[Cells]) -> Cells:
-    """All cells under common numbers of groups, classes and dictionary words; nothing is merged yet."""
+    """Return the cells of all parts under common numbers, without merging any."""
     if len(parts) == 1:
         return parts[0]
     parts = align(parts)
@@ -272,7 +271,7 @@ def concat(parts: Sequence[Cells]) -> Cells:
 
 
 def lane_of(part: Cells, name: str) -> Array:
-    """A lane of the cells; one that they lack counts nothing, except that arguments without NULLs need no count."""
+    """Return a lane of the cells. A missing count lane means no NULLs; other missing lanes have initial values."""
     if name in part.lanes:
         return part.lanes[name]
     return part.lanes[ROWS] if lane_kind(name) == "count" else empty_lane(name, len(part))
@@ -291,12 +290,12 @@ def _concat_groups(parts: Sequence[Cells]) -> tuple[tuple[pa.Array, ...], int, l
 
 
 def _concat_sets(parts: Sequence[Cells]) -> tuple[Words, list[Longs]]:
-    """Classes with equal query-sets become one."""
-    together = np.ascontiguousarray(np.concatenate([part.sets for part in parts]))
-    sets, numbers = np.unique(together, axis=0, return_inverse=True)
+    """Return the distinct query-sets of all parts, and the new class numbers of each part."""
+    stacked = np.ascontiguousarray(np.concatenate([part.sets for part in parts]))
+    sets, numbers = np.unique(stacked, axis=0, return_inverse=True)
     cuts = np.cumsum([0, *(len(part.sets) for part in parts)])
-    flat = numbers.reshape(-1).astype(np.int64)
-    return sets, [flat[a:b] for a, b in pairwise(cuts)]
+    new_numbers = numbers.reshape(-1).astype(np.int64)
+    return sets, [new_numbers[a:b] for a, b in pairwise(cuts)]
 
 
 def _concat_dictionaries(parts: Sequence[Cells]) -> tuple[dict[str, pa.Array], list[dict[str, Longs]]]:
@@ -305,44 +304,44 @@ def _concat_dictionaries(parts: Sequence[Cells]) -> tuple[dict[str, pa.Array], l
     if all(part.dictionaries is parts[0].dictionaries for part in parts):
         return dict(parts[0].dictionaries), maps
     for name in dict.fromkeys(name for part in parts for name in part.dictionaries):
-        having = [number for number, part in enumerate(parts) if name in part.dictionaries]
-        merged[name], found = unify([parts[number].dictionaries[name] for number in having])
-        for number, mapping in zip(having, found, strict=True):
+        holders = [number for number, part in enumerate(parts) if name in part.dictionaries]
+        merged[name], mappings = unify([parts[number].dictionaries[name] for number in holders])
+        for number, mapping in zip(holders, mappings, strict=True):
             maps[number][name] = mapping
     return merged, maps
 
 
 def _with_words(part: Cells, maps: Mapping[str, Longs]) -> Cells:
-    """The part with its dictionary numbers replaced."""
+    """Return the part with its dictionary numbers replaced."""
     if not maps:
         return part
     lanes = dict(part.lanes)
     for name, values in part.lanes.items():
         mapping = maps.get(lane_argument(name)) if lane_kind(name) in ("min", "max") else None
         if mapping is not None and len(mapping):
-            nothing = values == (LEAST if lane_kind(name) == "min" else GREATEST)
-            lanes[name] = np.where(nothing, values, mapping[np.where(nothing, 0, values)])
+            initial = values == (LEAST if lane_kind(name) == "min" else GREATEST)
+            lanes[name] = np.where(initial, values, mapping[np.where(initial, 0, values)])
     details = dict(part.details)
     for name, detail in part.details.items():
         mapping = maps.get(lane_argument(name)) if lane_kind(name) in ("distinct", "sample") else None
         if mapping is not None and len(detail.codes):
-            where = "codes" if lane_kind(name) == "distinct" else "weights"
-            details[name] = replace(detail, **{where: mapping[getattr(detail, where)]})
+            field_name = "codes" if lane_kind(name) == "distinct" else "weights"
+            details[name] = replace(detail, **{field_name: mapping[getattr(detail, field_name)]})
     return replace(part, lanes=lanes, details=details)
 
 
 def _concat_details(parts: Sequence[Cells], starts: Longs) -> dict[str, Detail]:
-    found: dict[str, Detail] = {}
+    merged: dict[str, Detail] = {}
     for name in dict.fromkeys(name for part in parts for name in part.details):
-        having = [
+        holders = [
             (part.details[name], start) for part, start in zip(parts, starts, strict=False) if name in part.details
         ]
-        found[name] = concat_entries([replace(detail, cells=detail.cells + start) for detail, start in having])
-    return found
+        merged[name] = concat_entries([replace(detail, cells=detail.cells + start) for detail, start in holders])
+    return merged
 
 
 def concat_entries(parts: Sequence[Detail]) -> Detail:
-    """All entries, as they are."""
+    """Concatenate entries without merging any."""
     return Detail(
         np.concatenate([part.cells for part in parts]),
         np.concatenate([part.codes for part in parts]),
@@ -351,7 +350,7 @@ def concat_entries(parts: Sequence[Detail]) -> Detail:
 
 
 def compact(cells: Cells) -> Cells:
-    """Cells of one slice (or session), class and group merged into one; unused groups stay."""
+    """Merge cells of one slice (or session), class and group into one. Unused groups stay."""
     slice_numbers, edges = number_slices(cells)
     classes, groups = max(len(cells.sets), 1), max(cells.group_count, 1)
     space = max(len(edges), 1) * classes * groups
@@ -368,17 +367,17 @@ def compact(cells: Cells) -> Cells:
 
 
 def number_slices(cells: Cells) -> tuple[Longs, Longs]:
-    """Dense numbers of the cells' slices, and where each begins; sessions that end apart are apart."""
+    """Return dense numbers of the cells' slices and where each begins. Sessions also differ by their last time."""
     edges, numbers = np.unique(cells.slices, return_inverse=True)
     if LAST in cells.lanes:
-        ends, last = np.unique(cells.lanes[LAST], return_inverse=True)  # numbers sort much faster than pairs do
-        both, pairs = np.unique(numbers * max(len(ends), 1) + last, return_inverse=True)
-        return pairs.astype(np.int64), edges[both // max(len(ends), 1)]
+        ends, last_numbers = np.unique(cells.lanes[LAST], return_inverse=True)  # one number sorts much faster than two
+        used, pair_numbers = np.unique(numbers * max(len(ends), 1) + last_numbers, return_inverse=True)
+        return pair_numbers.astype(np.int64), edges[used // max(len(ends), 1)]
     return numbers.astype(np.int64), edges
 
 
 def only_groups(cells: Cells, groups: Longs | None = None) -> Cells:
-    """The cells, all of which are of these groups, without the others; unless told, of those that have any."""
+    """Drop all groups except `groups`, which must hold all cells; by default, keep the groups that have cells."""
     if groups is None:
         used = np.zeros(cells.group_count, np.bool_)
         used[cells.group] = True
@@ -391,7 +390,7 @@ def only_groups(cells: Cells, groups: Longs | None = None) -> Cells:
 
 
 def split_groups(cells: Cells, owner: Longs, parts: int) -> list[Cells]:
-    """Cells apart by the owner of their group; each part has only its own groups, and all classes."""
+    """Split cells into `parts` by the owner of their group. Each part has only its own groups, but all classes."""
     if parts == 1:
         return [cells]
     owners = owner[cells.group]

@@ -1,4 +1,4 @@
-"""Closing windows: slices merged into the windows that end, classes taken apart into queries."""
+"""Close sliding windows: merge slices into windows, and query-set classes into queries."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from weft.plan.time import TIME_MIN, held
 _AT_ONCE = 1 << 21
 _MOST_TARGETS = 1 << 23
 _FEW_LANES = 4
-"""For each so many lanes more, fewer targets at once: it is memory that counts."""
+"""Above this many lanes, process proportionally fewer targets at a time to bound memory."""
 _SPARSE = 8.0
-"""Adding a cell to a query costs about as much as adding so many groups of a class at once."""
+"""Adding one cell to a query costs about as much as adding this many groups of a class table."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlidingQuery:
-    """A query's windows in microseconds; those that begin before `start` are not its own."""
+    """A query's windows in microseconds. Windows that begin before `start` do not belong to the query."""
 
     slot: int
     size: int
@@ -57,7 +57,7 @@ class SlidingQuery:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """A window [start, end) and the slots of the queries for which it ends now."""
+    """A window [start, end) and the slots of the queries for which to close it."""
 
     start: int
     end: int
@@ -65,14 +65,14 @@ class Closing:
 
 
 def closing_windows(slices: Longs, queries: Iterable[SlidingQuery], *, after: int | None, upto: int) -> list[Closing]:
-    """Windows with after < end <= upto that hold one of the slices: no others can have a row."""
+    """Return the windows with after < end <= upto that hold one of the slices; other windows have no rows."""
     begins = distinct(slices)
-    found: dict[tuple[int, int], list[int]] = {}
+    closings: dict[tuple[int, int], list[int]] = {}
     by_shape: dict[tuple[int, int], list[SlidingQuery]] = {}
     for query in queries:
         by_shape.setdefault((query.size, query.slide), []).append(query)
-    for (size, slide), same in by_shape.items():
-        # A window that begins before the earliest time cannot be written down, and nobody reports it.
+    for (size, slide), same_shape in by_shape.items():
+        # A window that begins before TIME_MIN cannot be represented and is not reported.
         lowest = -(-TIME_MIN // slide)
         if after is not None:
             lowest = max(lowest, (after - size) // slide + 1)
@@ -80,28 +80,30 @@ def closing_windows(slices: Longs, queries: Iterable[SlidingQuery], *, after: in
         first[begins < TIME_MIN + size] = lowest
         last = np.minimum(begins // slide, held((upto - size) // slide))
         for start in _spelled_out(first, last) * slide:
-            for query in same:
+            for query in same_shape:
                 if query.start is None or start >= query.start:
-                    found.setdefault((int(start), int(start) + size), []).append(query.slot)
-    return [Closing(start, end, tuple(slots)) for (start, end), slots in sorted(found.items())]
+                    closings.setdefault((int(start), int(start) + size), []).append(query.slot)
+    return [Closing(start, end, tuple(slots)) for (start, end), slots in sorted(closings.items())]
 
 
 def closing_wholes(starts: Longs, queries: Iterable[SlidingQuery], *, after: int | None, upto: int) -> list[Closing]:
-    """Windows with after < end <= upto that begin at one of these times, where each cell is of one whole window; each
-    is closed as the tick it begins with, since nothing that begins later is part of it."""
+    """Return the windows with after < end <= upto that begin at one of `starts`, as intervals [start, start + 1).
+
+    Used where each cell covers a whole window and its slice is the window's start.
+    """
     begins = distinct(starts)
-    found: dict[int, list[int]] = {}
+    closings: dict[int, list[int]] = {}
     for query in queries:
-        own = (begins % query.slide == 0) & (begins <= upto - query.size)
-        own &= True if query.start is None else begins >= query.start
-        own &= True if after is None else begins > after - query.size
-        for start in begins[own]:
-            found.setdefault(int(start), []).append(query.slot)
-    return [Closing(start, start + 1, tuple(slots)) for start, slots in sorted(found.items())]
+        closed = (begins % query.slide == 0) & (begins <= upto - query.size)
+        closed &= True if query.start is None else begins >= query.start
+        closed &= True if after is None else begins > after - query.size
+        for start in begins[closed]:
+            closings.setdefault(int(start), []).append(query.slot)
+    return [Closing(start, start + 1, tuple(slots)) for start, slots in sorted(closings.items())]
 
 
 def _spelled_out(first: Longs, last: Longs) -> Longs:
-    """All numbers in some ranges (both ends included), once."""
+    """Return the distinct numbers of all ranges first … last."""
     counts = np.where(last >= first, last - first + 1, 0)
     ends = np.cumsum(counts)
     steps = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
@@ -109,15 +111,15 @@ def _spelled_out(first: Longs, last: Longs) -> Longs:
 
 
 def in_closing_order(closings: Iterable[Closing]) -> list[Closing]:
-    """Windows with one end follow each other, the shorter first: they share the younger slices."""
-    return sorted(closings, key=lambda each: (each.end, -each.start))
+    """Sort windows by end, shorter ones first: a longer window then extends the merged slices of a shorter one."""
+    return sorted(closings, key=lambda closing: (closing.end, -closing.start))
 
 
 class WindowMerger:
-    """Merges slices into classes of a window, and classes into queries; keeps the classes for the next window.
+    """A merger of slices into the class tables of a window, and of classes into queries; windows share the tables.
 
-    `parts` are the cells (none of them empty); `wanted` gives the slots that need the lanes of an argument, by its
-    text (None: all need all).
+    `parts` are the cells, none of them empty. `wanted` maps the text of an argument to the slots that need its lanes;
+    None means that all slots need all lanes.
     """
 
     def __init__(self, parts: Sequence[Cells], wanted: Mapping[str, int] | None = None) -> None:
@@ -129,8 +131,8 @@ class WindowMerger:
         self._places: dict[tuple[int, int], npt.NDArray[np.int32]] = {}
         self._names = list(dict.fromkeys(name for part in parts for name in part.lanes))
         self._spreads = sorted({lane_argument(name) for name in self._names if lane_kind(name) == "mean"})
-        together = {f"{kind}:{argument}" for argument in self._spreads for kind in SPREAD}
-        self._apart = [name for name in self._names if name not in together]
+        spread_lanes = {f"{kind}:{argument}" for argument in self._spreads for kind in SPREAD}
+        self._apart = [name for name in self._names if name not in spread_lanes]
         self._groups, self._classes = parts[0].group_count, len(parts[0].sets)
         self._width = max(1, min(self._groups, _MOST_TARGETS // max(1, self._classes)))
         self._done: tuple[int, int] | None = None
@@ -138,26 +140,25 @@ class WindowMerger:
 
     @property
     def groups(self) -> Cells:
-        """Cells that have all groups."""
+        """Cells that have the groups of all parts."""
         return self._parts[0]
 
     def slices(self) -> Longs:
-        """Where its slices begin, each once."""
+        """Return the distinct starts of all slices."""
         return distinct(np.concatenate([part.slices[run] for part, run in self._run_parts()]))
 
     def _run_parts(self) -> Iterator[tuple[Cells, Longs]]:
-        """Parts with where their runs of one slice begin."""
+        """Iterate over the parts and the starts of their runs of cells of one slice."""
         return zip(self._parts, (starts for starts, _ in self._runs), strict=True)
 
     def _classes_with(self, slot: int) -> Flags:
-        """Which classes have the slot."""
+        """Return which classes have the slot."""
         if slot not in self._has:
             self._has[slot] = column_of(self._parts[0].sets, slot)
         return self._has[slot]
 
     def close(self, closing: Closing) -> Iterator[Cells]:
-        """The cells of a window: a slice is the window's start, a class is one query. Windows should come in the order
-        of `in_closing_order`."""
+        """Yield a window's cells: one class per query, the window's start as slice. Close in `in_closing_order`."""
         most = max(1, _MOST_TARGETS // max(1, self._groups * (1 + len(self._names) // _FEW_LANES)))
         for first in range(0, len(closing.slots), most):
             slots = closing.slots[first : first + most]
@@ -166,14 +167,14 @@ class WindowMerger:
                 yield self._cells(closing, slots, lanes)
 
     def _is_dense(self, closing: Closing, slots: tuple[int, ...]) -> bool:
-        """Whether adding up whole classes takes less than adding up cells one by one."""
+        """Return whether merging whole class tables is cheaper than merging single cells."""
         members = np.stack([self._classes_with(slot) for slot in slots], axis=1).sum(axis=1)
         cells = sum(len(self._parts[number]) for number in self._meeting(closing.start, closing.end))
         by_cell = cells * float(members.mean())
         return float(members.sum()) * self._groups <= _SPARSE * by_cell
 
     def _meeting(self, start: int, end: int) -> list[int]:
-        """Parts with slices in [start, end)."""
+        """Return the numbers of the parts that may have slices in [start, end)."""
         return [number for number, (low, high) in enumerate(self._spans) if low < end and high >= start]
 
     def _dense(self, closing: Closing, slots: tuple[int, ...]) -> dict[str, Array] | None:
@@ -191,7 +192,7 @@ class WindowMerger:
         return out
 
     def _add_spreads(self, closing: Closing, slots: tuple[int, ...], out: dict[str, Array]) -> None:
-        """Means and squares merge together, cell by cell, for the queries that need them."""
+        """Merge counts, means and squares cell by cell: one formula needs all three lanes."""
         for argument in self._spreads:
             names = [f"{kind}:{argument}" for kind in SPREAD]
             chosen = self._needed(slots, names[0])
@@ -203,7 +204,7 @@ class WindowMerger:
         return number * self._width, min((number + 1) * self._width, self._groups)
 
     def _add_slices(self, closing: Closing) -> None:
-        """Bring the tables of classes to the window: by the slices it has more than the last one."""
+        """Fill the class tables for the window. If the window extends the previous one, add only the new slices."""
         if self._done is None or self._done[1] != closing.end or closing.start > self._done[0]:
             count = -(-self._groups // self._width)
             sizes = [(last - first) * self._classes for first, last in map(self._range, range(count))]
@@ -212,17 +213,17 @@ class WindowMerger:
         else:
             upto = self._done[0]
         self._done = (closing.start, closing.end)
-        for at in self._meeting(closing.start, upto):
-            part, (starts, ends) = self._parts[at], self._runs[at]
+        for part_number in self._meeting(closing.start, upto):
+            part, (starts, ends) = self._parts[part_number], self._runs[part_number]
             inside = (part.slices[starts] >= closing.start) & (part.slices[starts] < upto)
             runs = (starts[inside], ends[inside])
             for number, table in enumerate(self._tables):
-                places = self._places_of(at, number)
+                places = self._places_of(part_number, number)
                 for name in self._apart:
                     merge_runs_into(places, runs, _operation(name), lane_of(part, name), table[name])
 
     def _places_of(self, part: int, table: int) -> npt.NDArray[np.int32]:
-        """Where the cells of a part are in a table; the same for all lanes and windows."""
+        """Return the places of a part's cells in a table, which are the same for all lanes and windows."""
         if (part, table) not in self._places:
             cells = self._parts[part]
             self._places[part, table] = table_places(cells.classes, cells.group, *self._range(table))
@@ -243,7 +244,7 @@ class WindowMerger:
     def _fanned_out(
         self, closing: Closing, slots: tuple[int, ...], chosen: Flags
     ) -> Iterator[tuple[Cells, Longs, Longs]]:
-        """Cells of the window with each query's target, some at a time; only for the chosen queries."""
+        """Yield blocks of (part, cells of the window, target of each cell) for the chosen queries."""
         offsets, members = _lists(np.stack([self._classes_with(slot) for slot in slots], axis=1) & chosen)
         for part in (self._parts[number] for number in self._meeting(closing.start, closing.end)):
             rows = np.flatnonzero((part.slices >= closing.start) & (part.slices < closing.end))
@@ -254,20 +255,20 @@ class WindowMerger:
                 yield part, source, member * self._groups + part.group[source]
 
     def _cells(self, closing: Closing, slots: tuple[int, ...], lanes: dict[str, Array]) -> Cells:
-        found = np.flatnonzero(lanes[ROWS])
+        used = np.flatnonzero(lanes[ROWS])
         return replace(
             self._parts[0],
             sets=one_bit_sets(slots, self._parts[0].sets.shape[1]),
-            slices=np.full(len(found), closing.start),
-            classes=found // self._groups,
-            group=found % self._groups,
-            lanes={name: values[found] for name, values in lanes.items()},
-            details=self._details(closing, slots, found),
+            slices=np.full(len(used), closing.start),
+            classes=used // self._groups,
+            group=used % self._groups,
+            lanes={name: values[used] for name, values in lanes.items()},
+            details=self._details(closing, slots, used),
         )
 
-    def _details(self, closing: Closing, slots: tuple[int, ...], found: Longs) -> dict[str, Detail]:
+    def _details(self, closing: Closing, slots: tuple[int, ...], used: Longs) -> dict[str, Detail]:
         numbers = np.full(len(slots) * self._groups, -1, np.int64)
-        numbers[found] = np.arange(len(found))
+        numbers[used] = np.arange(len(used))
         out = {}
         for name in dict.fromkeys(name for part in self._parts for name in part.details):
             entries = []
@@ -282,7 +283,7 @@ class WindowMerger:
 
 
 def _runs(slices: Longs) -> tuple[Longs, Longs]:
-    """Where runs of cells of one slice begin and end: there are few, since cells are written slice by slice."""
+    """Return where runs of cells of one slice begin and end. Cells are written slice by slice, so runs are few."""
     first = np.ones(len(slices), np.bool_)
     first[1:] = slices[1:] != slices[:-1]
     starts = np.flatnonzero(first)
@@ -290,7 +291,7 @@ def _runs(slices: Longs) -> tuple[Longs, Longs]:
 
 
 def _lists(table: Flags) -> tuple[Longs, Longs]:
-    """For each row of a table the columns that are set, one list after the other, and where each begins."""
+    """Return the offsets and the concatenation of the lists of columns that are set in each row of a table."""
     return np.concatenate([[0], np.cumsum(table.sum(axis=1))]), np.nonzero(table)[1].astype(np.int64)
 
 
@@ -305,5 +306,5 @@ def _operation(name: str) -> int:
 
 
 def one_bit_sets(slots: Sequence[int], words: int) -> Words:
-    """A query-set for each slot alone."""
+    """Return one query-set per slot, which contains only that slot."""
     return np.stack([set_to_words(1 << slot, words) for slot in slots])

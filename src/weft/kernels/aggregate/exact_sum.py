@@ -1,4 +1,4 @@
-"""Exact sums of any size: 32-bit limbs in lanes, Python integers only where 64 bits may not do."""
+"""Exact sums of any size: 32-bit limbs in lanes, and Python integers only where 64 bits may overflow."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ _MOST_LIMBS = 10
 
 
 def sum_of(lanes: Mapping[str, Array], argument: str) -> Array | None:
-    """The sums in the lanes of an argument as 64-bit or Python integers; None if there are none."""
-    limbs = [lanes[name] for at in range(_MOST_LIMBS) if (name := f"sum{at}:{argument}") in lanes]
+    """Return the sums in the lanes of an argument as 64-bit or Python integers, or None if it has no such lanes."""
+    limbs = [lanes[name] for i in range(_MOST_LIMBS) if (name := f"sum{i}:{argument}") in lanes]
     if not limbs:
         return None
-    size = sum(np.abs(limb.astype(np.float64)) * 2.0 ** (_LIMB_BITS * at) for at, limb in enumerate(limbs))
-    if len(limbs) == 1 or float(np.max(size, initial=0.0)) < _SAFE:
+    magnitude = sum(np.abs(limb.astype(np.float64)) * 2.0 ** (_LIMB_BITS * i) for i, limb in enumerate(limbs))
+    if len(limbs) == 1 or float(np.max(magnitude, initial=0.0)) < _SAFE:
         total = limbs[0].copy()
-        for at, limb in enumerate(limbs[1:2], 1):
-            total += limb << np.int64(_LIMB_BITS * at)
+        for i, limb in enumerate(limbs[1:2], 1):
+            total += limb << np.int64(_LIMB_BITS * i)
         return total if len(limbs) <= 2 else _whole(limbs)
     return _whole(limbs)
 
 
 def _whole(limbs: list[Array]) -> Array:
     total: Array = limbs[0].astype(object)
-    for at, limb in enumerate(limbs[1:], 1):
-        total = total + limb.astype(object) * (1 << (_LIMB_BITS * at))
+    for i, limb in enumerate(limbs[1:], 1):
+        total = total + limb.astype(object) * (1 << (_LIMB_BITS * i))
     return total
 
 
 def times(left: Array, right: Array) -> Array:
-    """The products, in Python integers if 64 bits may not hold one."""
+    """Return the products, as Python integers if one may overflow 64 bits."""
     if object not in (left.dtype, right.dtype):
         largest = float(np.max(np.abs(left.astype(np.float64)), initial=0.0))
         if largest * float(np.max(np.abs(right.astype(np.float64)), initial=0.0)) < _SAFE:
             product: Array = left * right
             return product
-    whole: Array = left.astype(object) * right.astype(object)
-    return whole
+    exact: Array = left.astype(object) * right.astype(object)
+    return exact
 
 
 def to_limbs(values: Array, argument: str) -> dict[str, Array]:
-    """The lanes that hold these integers."""
+    """Return the lanes of an argument that hold these integers."""
     if values.dtype != object:
         low, high = values & np.int64(_LIMB), values >> np.int64(_LIMB_BITS)
         return {f"sum0:{argument}": low, f"sum1:{argument}": high}
     lanes = {}
-    rest = [int(value) for value in values]
-    for at in range(_MOST_LIMBS):
-        last = at == _MOST_LIMBS - 1
-        lanes[f"sum{at}:{argument}"] = np.array([v if last else v & _LIMB for v in rest], np.int64)
-        rest = [v >> _LIMB_BITS for v in rest]
+    remaining = [int(value) for value in values]
+    for i in range(_MOST_LIMBS):
+        last = i == _MOST_LIMBS - 1
+        lanes[f"sum{i}:{argument}"] = np.array([value if last else value & _LIMB for value in remaining], np.int64)
+        remaining = [value >> _LIMB_BITS for value in remaining]
     return lanes

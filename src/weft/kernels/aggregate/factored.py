@@ -1,8 +1,8 @@
-"""Aggregation over a join without the join: per key, what both sides summed up is multiplied.
+"""Aggregation over a join without the join: multiply the partial aggregates of both sides, key by key.
 
 COUNT(*) of a key is n_left · n_right; SUM(l.x) is sum_left(x) · n_right; SUM(l.x · r.y) is the product of both sums;
-MIN and MAX are those of the side; deviations, distinct values and histograms carry the other side's count as weight.
-So the cost follows the groups of the sides, not the rows of the join.
+MIN, MAX and distinct values are those of their side; deviations and histograms have the other side's count as weight.
+The cost depends on the number of groups of the sides, not on the number of joined rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from weft.plan.aggregation import Call, Function
 from weft.plan.identity import identity
 
 _Sides = tuple[tuple[Cells, Longs], tuple[Cells, Longs]]
-"""Of each side the cells, and which of them the pairs consist of."""
+"""For each side, its cells and the cell of each pair."""
 
 _PAIRS_AT_ONCE = 1 << 20
 _WITH_WORDS = (Function.MIN, Function.MAX, Function.COUNT_DISTINCT, Function.QUANTILE)
@@ -43,7 +43,7 @@ _WITH_WORDS = (Function.MIN, Function.MAX, Function.COUNT_DISTINCT, Function.QUA
 
 @dataclass(frozen=True, slots=True)
 class PairPlan:
-    """How results of one query are made: `keys` are (side, column of its groups) in the order of GROUP BY."""
+    """The calls of one query, and its GROUP BY keys in order, as (side, column of the side's groups)."""
 
     keys: tuple[tuple[int, int], ...]
     calls: tuple[Call, ...]
@@ -51,7 +51,7 @@ class PairPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """Cells of one side, each with the number of what it is joined by: a key, or a session of a key."""
+    """Cells of one side, and for each cell the number that it is joined by: of a key, or of a session of a key."""
 
     cells: Cells
     link: Longs
@@ -59,39 +59,39 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """The window that belongs to each link: its start and, for sessions, its last time."""
+    """The window of each link: its start and, for sessions, its last time."""
 
     starts: Longs
     lasts: Longs | None = None
 
 
 def pair_cells(left: Side, right: Side, plan: PairPlan, windows: Windows) -> Cells | None:
-    """Cells over the joined rows of one query, whose slices are the starts of windows. None if nothing joins."""
+    """Return the cells of one query's joined rows, with window starts as slices, or None if no rows join."""
     groups, numbers = zip(*(_own_groups(side.cells, n, plan) for n, side in enumerate((left, right))), strict=True)
-    made = []
+    parts = []
     for at_left, at_right in equal_pairs(left.link, right.link):
         group = numbers[0][left.cells.group[at_left]] * len(groups[1]) + numbers[1][right.cells.group[at_right]]
         combined = _combine(((left.cells, at_left), (right.cells, at_right)), plan)
         link = left.link[at_left]
         if windows.lasts is not None:
             combined = replace(combined, lanes={**combined.lanes, LAST: windows.lasts[link]})
-        made.append(_merge([replace(combined, slices=windows.starts[link], group=group)]))
-    if not made:
+        parts.append(_merge([replace(combined, slices=windows.starts[link], group=group)]))
+    if not parts:
         return None
-    # Groups are numbered by pairs of the sides' groups: the same in all parts, so parts are just put together.
-    together = _merge([_with_groups(part, (left.cells, right.cells), groups, plan) for part in made])
-    return replace(together, sets=left.cells.sets[:1])
+    # Up to here a group is a pair of the sides' groups; `_with_groups` adds the values by which parts are merged.
+    merged = _merge([_with_groups(part, (left.cells, right.cells), groups, plan) for part in parts])
+    return replace(merged, sets=left.cells.sets[:1])
 
 
 def _own_groups(cells: Cells, side: int, plan: PairPlan) -> tuple[Longs, Longs]:
-    """A row of each distinct combination of this side's GROUP BY values, and which of them each group has."""
-    columns = [cells.groups[column] for at, column in plan.keys if at == side]
+    """Number the distinct GROUP BY values of a side; return one group of each number and the number of each group."""
+    columns = [cells.groups[column] for key_side, column in plan.keys if key_side == side]
     numbers, firsts = group_rows(columns, cells.group_count)
     return firsts, numbers
 
 
 def equal_pairs(left: Longs, right: Longs) -> Iterator[tuple[Longs, Longs]]:
-    """All pairs of cells with equal links, some at a time."""
+    """Yield all pairs of cells with equal links, a block at a time."""
     order = np.argsort(right, kind="stable")
     begins = np.searchsorted(right[order], left, side="left")
     counts = np.searchsorted(right[order], left, side="right") - begins
@@ -100,15 +100,15 @@ def equal_pairs(left: Longs, right: Longs) -> Iterator[tuple[Longs, Longs]]:
     while start < len(left):
         done = int(totals[start - 1]) if start else 0
         end = max(start + 1, int(np.searchsorted(totals, done + _PAIRS_AT_ONCE, side="right")))
-        some = counts[start:end]
-        if some.any():
-            steps = np.arange(int(some.sum())) - np.repeat(np.cumsum(some) - some, some)
-            yield np.repeat(np.arange(start, end), some), order[np.repeat(begins[start:end], some) + steps]
+        repeats = counts[start:end]
+        if repeats.any():
+            steps = np.arange(int(repeats.sum())) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+            yield np.repeat(np.arange(start, end), repeats), order[np.repeat(begins[start:end], repeats) + steps]
         start = end
 
 
 def _combine(sides: _Sides, plan: PairPlan) -> Cells:
-    """One cell per pair; what it belongs to is for the caller to say."""
+    """Return one cell per pair; the caller sets slices and groups."""
     left, right = sides
     lanes: dict[str, Array] = {ROWS: _lane(left, ROWS) * _lane(right, ROWS)}
     details: dict[str, Detail] = {}
@@ -121,8 +121,8 @@ def _combine(sides: _Sides, plan: PairPlan) -> Cells:
         else:
             lanes |= _call_lanes(call, sides)
             _add_dictionary(call, sides, dictionaries)
-    nowhere = np.zeros(len(lanes[ROWS]), np.int64)
-    return Cells((), 0, left[0].sets[:1], nowhere, nowhere, nowhere, lanes, details, dictionaries)
+    unset = np.zeros(len(lanes[ROWS]), np.int64)
+    return Cells((), 0, left[0].sets[:1], unset, unset, unset, lanes, details, dictionaries)
 
 
 def _lane(side: tuple[Cells, Longs], name: str) -> Array:
@@ -136,7 +136,7 @@ def _texts(call: Call) -> tuple[str | None, ...]:
 
 
 def _counted(sides: _Sides, texts: Sequence[str | None]) -> Array:
-    """How many joined rows of a pair have all arguments."""
+    """Return how many joined rows of each pair have no NULL argument."""
     left, right = (_lane(s, ROWS if t is None else f"count:{t}") for s, t in zip(sides, texts, strict=True))
     both: Array = left * right
     return both
@@ -149,13 +149,13 @@ def _call_lanes(call: Call, sides: _Sides) -> dict[str, Array]:
         return count
     if call.function is Function.SUM:
         return count | _sum_lanes(name, sides, texts)
-    at = _side_of(call)
-    side, other = sides[at], sides[1 - at]
+    number = _side_of(call)
+    side, other = sides[number], sides[1 - number]
     if call.function is Function.SPREAD:
-        squares = _lane(side, f"squares:{texts[at]}") * _lane(other, ROWS)
-        return count | {f"mean:{name}": _lane(side, f"mean:{texts[at]}"), f"squares:{name}": squares}
+        squares = _lane(side, f"squares:{texts[number]}") * _lane(other, ROWS)
+        return count | {f"mean:{name}": _lane(side, f"mean:{texts[number]}"), f"squares:{name}": squares}
     kind = call.function.value
-    return count | {f"{kind}:{name}": _lane(side, f"{kind}:{texts[at]}")}
+    return count | {f"{kind}:{name}": _lane(side, f"{kind}:{texts[number]}")}
 
 
 def _sum_lanes(name: str, sides: _Sides, texts: Sequence[str | None]) -> dict[str, Array]:
@@ -163,7 +163,7 @@ def _sum_lanes(name: str, sides: _Sides, texts: Sequence[str | None]) -> dict[st
     if any(factor.dtype == np.float64 for factor in factors):
         left, right = (factor.astype(np.float64) for factor in factors)
         with np.errstate(invalid="ignore", over="ignore"):
-            # Infinity on one side and only NULLs on the other make no row: not NaN, which would spoil its whole group.
+            # Infinity times the zero of a side with only NULLs is NaN, but the pair has no rows and must add nothing.
             return {f"double:{name}": np.where(_counted(sides, texts) > 0, left * right, 0.0)}
     return to_limbs(times(factors[0], factors[1]), name)
 
@@ -173,9 +173,9 @@ def _factor(side: tuple[Cells, Longs], text: str | None) -> Array:
         return _lane(side, ROWS)
     if f"double:{text}" in side[0].lanes:
         return _lane(side, f"double:{text}")
-    found = sum_of({key: side[0].lanes[key][side[1]] for key in side[0].lanes if key.endswith(f":{text}")}, text)
-    assert found is not None
-    return found
+    total = sum_of({key: side[0].lanes[key][side[1]] for key in side[0].lanes if key.endswith(f":{text}")}, text)
+    assert total is not None
+    return total
 
 
 def _side_of(call: Call) -> int:
@@ -183,22 +183,22 @@ def _side_of(call: Call) -> int:
 
 
 def _add_dictionary(call: Call, sides: _Sides, dictionaries: dict[str, pa.Array]) -> None:
-    texts, at = _texts(call), _side_of(call)
-    known = sides[at][0].dictionaries
-    if call.function in _WITH_WORDS and texts[at] in known:
-        dictionaries[call.argument] = known[texts[at] or ""]
+    texts, number = _texts(call), _side_of(call)
+    known = sides[number][0].dictionaries
+    if call.function in _WITH_WORDS and texts[number] in known:
+        dictionaries[call.argument] = known[texts[number] or ""]
 
 
 def _add_detail(call: Call, sides: _Sides, details: dict[str, Detail], dictionaries: dict[str, pa.Array]) -> None:
-    texts, at = _texts(call), _side_of(call)
-    (cells, rows), other = sides[at], sides[1 - at]
-    sources = {kind: f"{kind}:{texts[at]}" for kind in LANES[call.function]}
+    texts, number = _texts(call), _side_of(call)
+    (cells, rows), other = sides[number], sides[1 - number]
+    sources = {kind: f"{kind}:{texts[number]}" for kind in LANES[call.function]}
     wanted = {source: cells.details[source] for source in sources.values() if source in cells.details}
-    _, found = reduce_lanes(replace(cells, lanes={}, details=wanted), rows, np.arange(len(rows)), len(rows))
+    _, reduced = reduce_lanes(replace(cells, lanes={}, details=wanted), rows, np.arange(len(rows)), len(rows))
     for kind, source in sources.items():
-        if source not in found:
+        if source not in reduced:
             continue
-        entries = found[source]
+        entries = reduced[source]
         if kind == "histogram":
             entries = replace(entries, weights=entries.weights * _lane(other, ROWS)[entries.cells])
         details[f"{kind}:{call.argument}"] = entries
@@ -206,7 +206,7 @@ def _add_detail(call: Call, sides: _Sides, details: dict[str, Detail], dictionar
 
 
 def _merge(parts: Sequence[Cells]) -> Cells:
-    """Cells of one window and group as one."""
+    """Merge cells of one window and group."""
     cells = concat(parts) if len(parts) > 1 else parts[0]
     numbers, edges = number_slices(cells)
     groups = int(cells.group.max()) + 1
@@ -223,8 +223,10 @@ def _merge(parts: Sequence[Cells]) -> Cells:
 
 
 def _with_groups(cells: Cells, sides: tuple[Cells, Cells], groups: tuple[Longs, Longs], plan: PairPlan) -> Cells:
-    """The cells with the values of their groups, which only now are worth taking. A value is taken once for each group
-    of the other side, so that short columns may become long ones."""
+    """Return the cells with the values of their groups, taken last because only few groups remain.
+
+    A value repeats for each group of the other side, so text columns may outgrow 32-bit offsets (`large_text.take`).
+    """
     used, numbers = np.unique(cells.group, return_inverse=True)
     rows = (groups[0][used // len(groups[1])], groups[1][used % len(groups[1])])
     columns = tuple(wide.take(sides[side].groups[column], rows[side]) for side, column in plan.keys)
@@ -232,7 +234,7 @@ def _with_groups(cells: Cells, sides: tuple[Cells, Cells], groups: tuple[Longs, 
 
 
 def link_groups(left: Cells, right: Cells, keys: int) -> tuple[Longs, Longs, int]:
-    """Numbers of the join keys (the first `keys` columns of the groups) of both sides' groups, and how many."""
+    """Number the join keys (the first `keys` columns) of both sides' groups; return both numberings and the count."""
     columns = [wide.concat([left.groups[k], right.groups[k]]) for k in range(keys)]
     numbers, firsts = group_rows(columns, left.group_count + right.group_count)
     return numbers[: left.group_count], numbers[left.group_count :], len(firsts)

@@ -1,4 +1,4 @@
-"""From the cells of one query to the columns of its result: g0, g1, …, a0, a1, …, window_start, window_end."""
+"""Convert the cells of one query to result columns: g0, g1, …, a0, a1, …, window_start, window_end."""
 
 from __future__ import annotations
 
@@ -27,52 +27,53 @@ _TIMESTAMP = pa.timestamp("us", "UTC")
 _CONTEXT = Context(prec=60)
 _LARGEST = 2**63
 PIECE_BYTES = 256 << 20
-"""Of the text of results that are built together."""
+"""Result rows are built in pieces of at most this many bytes of text."""
 
 
 class SumOverflow(Exception):
-    """A sum does not fit its type."""
+    """Raised when a sum does not fit into its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowEnd:
-    """Where a window ends: `length` after its start, or after the last row of a session; one that is cut ends at the
-    next multiple of `cut` at the latest."""
+    """The rule for window ends: `length` after the start, or after the last row of a session.
+
+    With `cut`, a window ends at the next multiple of `cut` at the latest.
+    """
 
     length: int
     session: bool
     cut: int | None = None
 
     def of(self, first: Longs, last: Longs | None) -> Longs:
-        """The ends of windows by their first times and, of sessions, their last."""
+        """Return the ends of windows, given their first times and, for sessions, their last times."""
         ends = window_ends(first if last is None else last, self.length)
         if self.cut is None:
             return ends
-        since: Longs = first % self.cut
-        # No session is longer than the rest of the stretch that it begins in.
-        return np.where(first > TIME_MAX - (self.cut - since), ends, np.minimum(ends, first + (self.cut - since)))
+        offset: Longs = first % self.cut
+        # If the next multiple of `cut` is beyond TIME_MAX, it does not shorten the window.
+        return np.where(first > TIME_MAX - (self.cut - offset), ends, np.minimum(ends, first + (self.cut - offset)))
 
 
 def result_schema(aggregation: Aggregation) -> pa.Schema:
-    """The columns of the result before HAVING and the SELECT list."""
+    """Return the schema of the result before HAVING and the SELECT list are applied."""
     keys = [pa.field(f"g{n}", arrow_type(key.type)) for n, key in enumerate(aggregation.keys)]
     calls = [pa.field(f"a{n}", arrow_type(call.result)) for n, call in enumerate(aggregation.calls)]
     return pa.schema([*keys, *calls, pa.field(WINDOW_START, _TIMESTAMP), pa.field(WINDOW_END, _TIMESTAMP)])
 
 
 def finish(cells: Cells, aggregation: Aggregation, end: WindowEnd, *, merged: bool = False) -> pa.Table:
-    """The result rows of one query; cells of one window and group (from several partitions) are merged first, unless
-    they are `merged` already."""
+    """Return the result rows of one query. Cells of one window and group are merged first, unless already `merged`."""
     cells = cells if merged else compact(cells)
     pieces = wide.cut(_bytes(cells, aggregation), PIECE_BYTES)
     if len(pieces) <= 1:
         return _finish(cells, aggregation, end)
-    some = (cells.take(np.arange(piece.start, piece.stop)) for piece in pieces)
-    return pa.concat_tables([_finish(each, aggregation, end) for each in some])
+    parts = (cells.take(np.arange(piece.start, piece.stop)) for piece in pieces)
+    return pa.concat_tables([_finish(part, aggregation, end) for part in parts])
 
 
 def _bytes(cells: Cells, aggregation: Aggregation) -> Array:
-    """Bytes of each row's text: its keys, and the least and greatest of text."""
+    """Return the bytes of text in each row: keys, and results of MIN and MAX."""
     sizes = np.zeros(len(cells), np.int64)
     for column in cells.groups:
         sizes += wide.lengths(column)[cells.group]
@@ -127,24 +128,24 @@ def _from_detail(call: Call, cells: Cells) -> pa.Array:
 
 
 def _quantile(call: Call, cells: Cells) -> pa.Array:
-    """The greatest value that is in the bucket with the wanted rank: a value of the group, in its own type."""
+    """Return the greatest value of the bucket that holds the wanted rank, in the type of the argument."""
     buckets, samples = _detail(cells, f"histogram:{call.argument}"), _detail(cells, f"sample:{call.argument}")
     chosen = quantile_codes(buckets.cells, buckets.codes, buckets.weights, len(cells), call.parameter or 0.0)
     known = np.bincount(buckets.cells, minlength=len(cells)) > 0
-    at = find_entries(samples.cells, samples.codes, np.flatnonzero(known), chosen[known])
-    type_ = arrow_type(next((each.type for each in call.arguments if each is not None and each.type), call.result))
-    if len(at) and at.min() < 0:
-        # State of a release that kept no values: the middle of the bucket has to do.
+    entries = find_entries(samples.cells, samples.codes, np.flatnonzero(known), chosen[known])
+    type_ = arrow_type(next((arg.type for arg in call.arguments if arg is not None and arg.type), call.result))
+    if len(entries) and entries.min() < 0:
+        # Files of older releases have no samples: use the middle of the bucket.
         middles = pa.array(histogram_values(chosen), mask=~known)
         return pc.round(middles).cast(type_, safe=False) if pt.is_integer(type_) else middles.cast(type_, safe=False)
     words = np.zeros(len(cells), np.int64)
-    words[known] = samples.weights[at]
+    words[known] = samples.weights[entries]
     return from_codes(words, type_, cells.dictionaries.get(call.argument), known)
 
 
 def _detail(cells: Cells, name: str) -> Detail:
-    none = np.empty(0, np.int64)
-    return cells.details.get(name, Detail(none, none, none))
+    empty = np.empty(0, np.int64)
+    return cells.details.get(name, Detail(empty, empty, empty))
 
 
 def _exact_sum(call: Call, cells: Cells) -> pa.Array:
@@ -165,14 +166,14 @@ def _exact_sum(call: Call, cells: Cells) -> pa.Array:
 
 
 def _decimals(values: Array, scale: int, type_: DataType) -> Sequence[Decimal]:
-    found = [_rescaled(int(value), type_.scale - scale) for value in values]
-    if any(abs(value) >= 10**type_.precision for value in found):
+    unscaled = [_rescaled(int(value), type_.scale - scale) for value in values]
+    if any(abs(value) >= 10**type_.precision for value in unscaled):
         raise SumOverflow(f"a sum does not fit into {type_.ddl()}")
-    return [Decimal(value).scaleb(-type_.scale, _CONTEXT) for value in found]
+    return [Decimal(value).scaleb(-type_.scale, _CONTEXT) for value in unscaled]
 
 
 def _rescaled(value: int, digits: int) -> int:
-    """The value times 10^digits, half away from zero. On integers: decimals round to their context without a word."""
+    """Return value · 10^digits, rounded half away from zero, in integers: Decimal rounds silently to its context."""
     unit: int = 10 ** abs(digits)
     if digits >= 0:
         return value * unit

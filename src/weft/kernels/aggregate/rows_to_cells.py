@@ -1,8 +1,8 @@
-"""Rows of a batch into cells: by slice, query-set class and group, once for all queries of a store.
+"""Aggregate the rows of a batch into cells by slice, query-set class and group, once for all queries of a store.
 
-Queries come in families: those whose predicates read the same columns. Within a family rows have few distinct
-query-sets (cut points of one column, say), so each row is added once per family, not once per query. Where a family
-has too many distinct sets after all, its queries are the classes.
+A family consists of queries whose predicates read the same columns. Within a family rows have few distinct query-sets
+(for example one per interval between cut points of a column), so each row is added once per family, not once per query.
+If a family has too many distinct query-sets, each of its queries becomes a class.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FEWEST_CLASSES = 64
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """What is accumulated of one argument, which goes by its text."""
+    """A function and the text of the argument that it accumulates."""
 
     function: Function
     argument: str
@@ -55,9 +55,10 @@ class Accumulator:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Slots of queries that are classed together; `windows` are their (size, slide), `gap` the least of sessions.
+    """The slots of the queries that share classes.
 
-    `accumulators` are what its queries need; None: all that the store has. Sessions are cut at multiples of `cuts`.
+    `windows` are their (size, slide), or `gap` is the least gap of their sessions, which are cut at multiples of
+    `cuts`. `accumulators` are those that the queries need; None means all of the store.
     """
 
     slots: int
@@ -69,7 +70,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowBatch:
-    """Rows that some query of a store wants."""
+    """Rows that at least one query of a store wants."""
 
     sets: Words
     times: Longs
@@ -78,11 +79,11 @@ class RowBatch:
 
 
 def collect(rows: RowBatch, families: Sequence[Family], accumulators: Iterable[Accumulator]) -> Cells | None:
-    """The cells of a batch; None if no query wants a row."""
+    """Return the cells of a batch, or None if no query wants a row."""
     columns = [plain_key(column) for column in rows.groups]
     group, firsts = group_rows(columns, len(rows.times))
     lanes, details, dictionaries = _row_lanes(rows, tuple(accumulators))
-    each_row = Cells(
+    row_cells = Cells(
         groups=tuple(column.take(pa.array(firsts)) for column in columns),
         group_count=len(firsts),
         sets=rows.sets,
@@ -93,7 +94,7 @@ def collect(rows: RowBatch, families: Sequence[Family], accumulators: Iterable[A
         details=details,
         dictionaries=dictionaries,
     )
-    parts = [part for family in families for part in _collect_family(each_row, family)]
+    parts = [part for family in families for part in _collect_family(row_cells, family)]
     return _together(parts) if parts else None
 
 
@@ -110,20 +111,20 @@ def _collect_family(rows: Cells, family: Family) -> Iterator[Cells]:
             yield _gather(rows, family, np.arange(len(rows)), classes, rows.sets[firsts] & mask)
         return
     singles = np.stack([set_to_words(1 << slot, words) for slot in slots])
-    at_word = np.array([slot // WORD_BITS for slot in slots])
-    at_bit = np.array([slot % WORD_BITS for slot in slots])
+    slot_words = np.array([slot // WORD_BITS for slot in slots])
+    slot_bits = np.array([slot % WORD_BITS for slot in slots])
     step = max(1, _EXPANDED_AT_ONCE // len(slots))
     for start in range(0, len(rows), step):
-        chosen, queries = expand_sets(rows.sets, at_word, at_bit, start, min(start + step, len(rows)))
+        chosen, queries = expand_sets(rows.sets, slot_words, slot_bits, start, min(start + step, len(rows)))
         if len(chosen):
             yield _gather(rows, family, chosen, queries, singles)
 
 
 def _only_needed(rows: Cells, accumulators: Iterable[Accumulator]) -> Cells:
-    """The rows without lanes and details that none of these needs."""
+    """Return the rows with only the lanes and details that these accumulators need."""
     kept = {ROWS}
-    for each in accumulators:
-        kept.update(f"{kind}:{each.argument}" for kind in ("count", *LANES[each.function]))
+    for accumulator in accumulators:
+        kept.update(f"{kind}:{accumulator.argument}" for kind in ("count", *LANES[accumulator.function]))
     return replace(
         rows,
         lanes={name: values for name, values in rows.lanes.items() if name in kept},
@@ -132,22 +133,22 @@ def _only_needed(rows: Cells, accumulators: Iterable[Accumulator]) -> Cells:
 
 
 def _gather(rows: Cells, family: Family, chosen: Longs, classes: Longs, sets: Words) -> Cells:
-    """Cells of these rows, each in one class; rows of class -1 are left out."""
+    """Aggregate the chosen rows, each in one class, into cells. Rows of class -1 are left out."""
     if family.gap is not None:
         kept = np.flatnonzero(classes >= 0)
         return _gather_runs(rows, family, chosen[kept], classes[kept], sets)
     edges = _edges(rows.slices, family.windows)
-    spread = len(sets) * rows.group_count
+    per_slice = len(sets) * rows.group_count
     keys = cell_keys((rows.slices, rows.group), chosen, classes, edges, (len(sets), rows.group_count))
-    target, found = number_keys(keys, len(edges) * spread)
-    lanes, details = reduce_lanes(rows, chosen, target, len(found))
+    target, used_keys = number_keys(keys, len(edges) * per_slice)
+    lanes, details = reduce_lanes(rows, chosen, target, len(used_keys))
     return Cells(
         groups=rows.groups,
         group_count=rows.group_count,
         sets=sets,
-        slices=edges[found // spread],
-        classes=found // rows.group_count % len(sets),
-        group=found % rows.group_count,
+        slices=edges[used_keys // per_slice],
+        classes=used_keys // rows.group_count % len(sets),
+        group=used_keys % rows.group_count,
         lanes=lanes,
         details=details,
         dictionaries=rows.dictionaries,
@@ -155,7 +156,7 @@ def _gather(rows: Cells, family: Family, chosen: Longs, classes: Longs, sets: Wo
 
 
 def _edges(times: Longs, windows: Sequence[tuple[int, int]]) -> Longs:
-    """Where slices begin: at the edges of all windows, from the one that holds the first time on."""
+    """Return where slices begin: the edges of all windows, from the slice that holds the first time on."""
     first, last = int(times.min()), int(times.max())
     offsets = sorted({(slide, offset % slide) for size, slide in windows for offset in (0, size)})
     if sum((last - first) // slide + 2 for slide, _ in offsets) <= _MOST_EDGES:
@@ -169,22 +170,22 @@ def _edges(times: Longs, windows: Sequence[tuple[int, int]]) -> Longs:
 
 
 def _grid(first: int, last: int, slide: int, offset: int) -> Longs:
-    """Edges of one kind: from the one at or before `first`, which may be held at the earliest time, up to `last`."""
+    """Return the edges offset + k · slide from the last one at or before `first` (at least TIME_MIN) up to `last`."""
     begin = first - (first - offset) % slide
-    held_back = [TIME_MIN] if begin < TIME_MIN else []
-    begin += slide if held_back else 0
+    clamped = [TIME_MIN] if begin < TIME_MIN else []
+    begin += slide if clamped else 0
     steps = np.arange(max(0, (last - begin) // slide + 1))
-    return np.concatenate([np.array(held_back, np.int64), steps * slide + (begin if len(steps) else 0)])
+    return np.concatenate([np.array(clamped, np.int64), steps * slide + (begin if len(steps) else 0)])
 
 
 def _gather_runs(rows: Cells, family: Family, chosen: Longs, classes: Longs, sets: Words) -> Cells:
-    """Cells of rows closer than the least gap: they are in one session of every query that has them all."""
+    """Merge rows closer than the least gap into cells: such rows are in one session of every query of their class."""
     times, group = rows.slices[chosen], rows.group[chosen]
     order = np.lexsort((times, group, classes))
     chosen, times, group, classes = chosen[order], times[order], group[order], classes[order]
     begins = np.ones(len(chosen), np.bool_)
     same = (classes[1:] == classes[:-1]) & (group[1:] == group[:-1])
-    # Without a sign, a distance in the right order always fits.
+    # The difference of sorted 64-bit times always fits into an unsigned 64-bit integer.
     distances = times[1:].view(np.uint64) - times[:-1].view(np.uint64)
     begins[1:] = ~same | (distances >= np.uint64(family.gap or 0))
     for cut in family.cuts:
@@ -207,14 +208,14 @@ def _gather_runs(rows: Cells, family: Family, chosen: Longs, classes: Longs, set
 
 
 def _together(parts: Sequence[Cells]) -> Cells:
-    """The cells of all families as one."""
+    """Concatenate the cells of all families."""
     cells = concat(parts)
-    # A family that was expanded in several steps has the same classes in each of them.
+    # A family that was expanded in several steps has the same classes in each step.
     repeated = len(cells.sets) < sum(len(part.sets) for part in parts)
     return compact(cells) if repeated and LAST not in cells.lanes else cells
 
 
-# ---- what one row adds to the lanes
+# ---- lanes and details of single rows
 
 
 def _row_lanes(
@@ -251,7 +252,7 @@ def _row_lanes(
 
 
 def _sum_lanes(column: pa.Array, valid: Array | None) -> dict[str, Array]:
-    """Floating sums as doubles; exact ones in limbs of 32 bits, which 2^31 rows cannot overflow."""
+    """Return the lanes of a sum: a double, or 32-bit limbs of an exact sum, which 2^31 rows cannot overflow."""
     type_ = column.type
     if pt.is_floating(type_):
         return {"double": to_doubles(column)}
@@ -275,34 +276,34 @@ def _sum_lanes(column: pa.Array, valid: Array | None) -> dict[str, Array]:
 
 
 def _spread_lanes(column: pa.Array, name: str) -> dict[str, Array]:
-    """The distance of a row from itself is zero, but as in Spark NaN if it is infinite or NaN."""
+    """Return the lanes of single rows: `squares` is zero, but NaN for infinity and NaN, as in Spark."""
     values = to_doubles(column)
     with np.errstate(invalid="ignore"):
         return {f"mean:{name}": values, f"squares:{name}": values - values}
 
 
-def _extreme(column: pa.Array, valid: Array | None, kind: str, at: tuple[dict[str, pa.Array], str]) -> Array:
+def _extreme(column: pa.Array, valid: Array | None, kind: str, output: tuple[dict[str, pa.Array], str]) -> Array:
     if valid is None and pt.is_integer(column.type) and column.type.bit_width <= 32:
-        return plain_numbers(column).astype(np.int32, copy=False)  # half the bytes to go through
-    found = to_codes(column)
-    if found.dictionary is not None:
-        at[0][at[1]] = found.dictionary
-    return found.words if valid is None else np.where(valid, found.words, LEAST if kind == "min" else GREATEST)
+        return plain_numbers(column).astype(np.int32, copy=False)  # half the memory traffic
+    codes = to_codes(column)
+    if codes.dictionary is not None:
+        output[0][output[1]] = codes.dictionary
+    return codes.words if valid is None else np.where(valid, codes.words, LEAST if kind == "min" else GREATEST)
 
 
 def _details(
-    column: pa.Array, function: Function, at: tuple[dict[str, pa.Array], str]
+    column: pa.Array, function: Function, output: tuple[dict[str, pa.Array], str]
 ) -> Iterator[tuple[str, Longs, Longs]]:
-    """What one row adds to the lists of a function: their kind, a code and its weight for each row."""
+    """Yield the details of a function: the kind, and a code and its weight for each row."""
     if function is Function.APPROX_DISTINCT:
         yield "registers", *hll_codes(hash_keys([column]).h)
         return
-    found, ones = to_codes(column), np.ones(len(column), np.int64)
-    if found.dictionary is not None:
-        at[0][at[1]] = found.dictionary
+    column_codes, ones = to_codes(column), np.ones(len(column), np.int64)
+    if column_codes.dictionary is not None:
+        output[0][output[1]] = column_codes.dictionary
     if function is Function.COUNT_DISTINCT:
-        yield "distinct", found.words, ones
+        yield "distinct", column_codes.words, ones
         return
     codes = histogram_codes(to_doubles(column))
     yield "histogram", codes, ones
-    yield "sample", codes, found.words
+    yield "sample", codes, column_codes.words

@@ -1,5 +1,8 @@
-"""Finding the few cells that a batch has to look at among all open sessions: those that may end, by their last time,
-and all others of the same groups, by the hash of the group's keys."""
+"""An index of open sessions, so that a batch reads only few of their cells.
+
+A batch needs the cells whose session may close, found by last time, and all other cells of their groups, found by the
+hash of the group's keys.
+"""
 
 from __future__ import annotations
 
@@ -21,45 +24,45 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionIndex:
-    """Orders of the cells of a part: none of them needs to be read as a whole."""
+    """Orders of the cells and groups of a part, stored with the part so that a search reads only a few pages."""
 
     by_last: Ints
     """Cells by their last time."""
     hashes: Hashes
-    """Of the keys that each group is partitioned by."""
+    """The hash of the partition keys of each group."""
     by_hash: Ints
     """Groups by their hashes."""
     by_group: Ints
     """Cells by their group."""
     starts: Longs
-    """Where the cells of each group begin there, and behind the last one where they end."""
+    """Where the cells of each group begin in `by_group`; the last entry is the end."""
 
     def ending(self, last: Longs, spans: Iterable[tuple[int | None, int]]) -> Longs:
-        """Cells whose last time is in one of the spans (after, upto]."""
-        found = [np.empty(0, np.int32)]
+        """Return the cells whose last time is in one of the spans (after, upto]."""
+        ranges = [np.empty(0, np.int32)]
         for after, upto in spans:
             begin = 0 if after is None else int(np.searchsorted(last, after, side="right", sorter=self.by_last))
             end = int(np.searchsorted(last, upto, side="right", sorter=self.by_last))
-            found.append(self.by_last[begin:end])
-        return distinct(np.concatenate(found).astype(np.int64))
+            ranges.append(self.by_last[begin:end])
+        return distinct(np.concatenate(ranges).astype(np.int64))
 
     def newest(self, last: Longs) -> int:
-        """The latest of the cells' last times."""
+        """Return the latest of the cells' last times."""
         return int(last[self.by_last[-1]])
 
     def groups_with(self, hashes: Hashes) -> Longs:
-        """The groups whose keys have one of the hashes (each given once)."""
+        """Return the groups whose keys have one of the (distinct) hashes."""
         begins = np.searchsorted(self.hashes, hashes, side="left", sorter=self.by_hash)
         ends = np.searchsorted(self.hashes, hashes, side="right", sorter=self.by_hash)
         return distinct(self.by_hash[spelled_out(begins, ends)].astype(np.int64))
 
     def cells_of(self, groups: Longs) -> Longs:
-        """The cells of some groups, in order."""
+        """Return the cells of these groups, sorted."""
         return distinct(self.by_group[spelled_out(self.starts[groups], self.starts[groups + 1])].astype(np.int64))
 
 
 def index_sessions(group: Longs, last: Longs, hashes: Hashes) -> SessionIndex:
-    """The index of cells by their groups and last times; `hashes` are by group."""
+    """Return the index of cells, given the group and last time of each cell and the hash of each group."""
     counts = np.bincount(group, minlength=len(hashes))
     return SessionIndex(
         by_last=np.argsort(last, kind="stable").astype(np.int32),
@@ -71,42 +74,42 @@ def index_sessions(group: Longs, last: Longs, hashes: Hashes) -> SessionIndex:
 
 
 def chosen_cells(cells: Cells, rows: Longs) -> Cells:
-    """Some cells of a part that is mapped, with their own groups only; no more of it is read."""
-    taken = cells.take(rows)
-    group = taken.group.astype(np.int64)
+    """Return some cells of a memory-mapped part with only their groups, without reading the rest of the part."""
+    chosen = cells.take(rows)
+    group = chosen.group.astype(np.int64)
     groups = distinct(group)
     places = pa.array(groups)
     return replace(
-        taken,
+        chosen,
         groups=tuple(column.take(places) for column in cells.groups),
         group_count=len(groups),
-        classes=taken.classes.astype(np.int64),
+        classes=chosen.classes.astype(np.int64),
         group=np.searchsorted(groups, group),
     )
 
 
 def spelled_out(begins: Longs, ends: Longs) -> Longs:
-    """All numbers of some ranges, one range after the other; their ends are not included."""
+    """Return the concatenated numbers of the ranges begins[i] … ends[i] − 1."""
     counts = np.maximum(ends - begins, 0)
     stops = np.cumsum(counts)
     steps = np.arange(int(stops[-1]) if len(stops) else 0) - np.repeat(stops - counts, counts)
-    found: Longs = np.repeat(begins, counts) + steps
-    return found
+    numbers: Longs = np.repeat(begins, counts) + steps
+    return numbers
 
 
 def ending_spans(queries: Iterable[SessionQuery], *, after: int | None, upto: int) -> list[tuple[int | None, int]]:
-    """In which spans (after, upto] the last time is of a row that is the last of a session which ends now."""
-    found: dict[tuple[int | None, int], None] = {}
+    """Return the spans (after, upto] that contain the last time of every session that closes now."""
+    spans: dict[tuple[int | None, int], None] = {}
     for query in queries:
-        found[None if after is None else held(after - query.gap), held(upto - query.gap)] = None
+        spans[None if after is None else held(after - query.gap), held(upto - query.gap)] = None
         if query.cut is not None:
             begin = None if after is None else held(after // query.cut * query.cut - 1)
-            found[begin, held(upto // query.cut * query.cut - 1)] = None
-    return list(found)
+            spans[begin, held(upto // query.cut * query.cut - 1)] = None
+    return list(spans)
 
 
 def surely_open_after(queries: Iterable[SessionQuery], upto: int) -> int:
-    """A row that is later than this is in a session which goes on, of some of the queries."""
+    """Return a time such that every later row is in a session that is still open for at least one of the queries."""
     return min(
         max(upto - query.gap, upto // query.cut * query.cut - 1) if query.cut is not None else upto - query.gap
         for query in queries

@@ -1,4 +1,4 @@
-"""Sessions: runs of rows that are closer than a gap, numbered, and merged into cells when they end."""
+"""Sessions (rows closer than a gap): number them, and merge their cells when they close."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from weft.plan.time import TIME_MAX, TIME_MIN
 
 @dataclass(frozen=True, slots=True)
 class SessionQuery:
-    """A query's sessions: rows closer than `gap` microseconds belong together, unless a multiple of `cut` is between
-    them."""
+    """The sessions of a query: rows closer than `gap` microseconds with no multiple of `cut` between them."""
 
     slot: int
     gap: int
@@ -27,34 +26,38 @@ class SessionQuery:
 
     @property
     def cuts(self) -> Longs:
-        """The cut as an array, empty if there is none."""
+        """The cut as an array, empty without a cut."""
         return np.array([] if self.cut is None else [self.cut], np.int64)
 
     def over(self, first: Longs, last: Longs, upto: int) -> Flags:
-        """Which sessions with these first and last times have ended by a time."""
-        ended: Flags = last <= upto - self.gap
-        return ended if self.cut is None else ended | (first // self.cut < upto // self.cut)
+        """Return which sessions with these first and last times are closed by the time `upto`."""
+        closed: Flags = last <= upto - self.gap
+        return closed if self.cut is None else closed | (first // self.cut < upto // self.cut)
 
     def last_times(self, sessions: JoinedSessions) -> Longs:
-        """The last times of sessions, moved so that those which are cut end there: windows with the same first and last
-        time are the same, whichever row was the last."""
+        """Return the last times of sessions, moved back where the cut comes first, so that last time + gap is the end.
+
+        Sessions with equal first and last times are then the same window, whichever row was the last.
+        """
         if self.cut is None:
             return sessions.ends
-        begins, left = sessions.begins, self.cut - sessions.begins % self.cut - self.gap
-        early, late = begins < TIME_MIN - np.minimum(left, 0), begins > TIME_MAX - np.maximum(left, 0)
-        moved = np.where(early | late, 0, begins) + left
-        return np.minimum(sessions.ends, np.where(early, TIME_MIN, np.where(late, TIME_MAX, moved)))
+        begins, to_limit = sessions.begins, self.cut - sessions.begins % self.cut - self.gap
+        underflow, overflow = begins < TIME_MIN - np.minimum(to_limit, 0), begins > TIME_MAX - np.maximum(to_limit, 0)
+        limit = np.where(underflow | overflow, 0, begins) + to_limit
+        return np.minimum(sessions.ends, np.where(underflow, TIME_MIN, np.where(overflow, TIME_MAX, limit)))
 
     def ended(self, sessions: JoinedSessions, *, after: int | None, upto: int) -> tuple[Flags, Flags]:
-        """Which sessions are over, and which of them were not before."""
+        """Return which sessions are closed by `upto`, and which of them were still open at `after`."""
         over = self.over(sessions.begins, sessions.ends, upto)
         return over, over if after is None else over & ~self.over(sessions.begins, sessions.ends, after)
 
 
 @nb.njit(cache=True, nogil=True)
 def number_sessions(keys: Longs, first: Longs, last: Longs, gap: int, cuts: Longs) -> tuple[Longs, Longs, Longs]:
-    """Sessions of runs sorted by (key, first): the number of each, and where each session begins and ends. No run goes
-    over a multiple of one of the cuts, and no session does."""
+    """Number the sessions of runs sorted by (key, first); return each run's session, and where each begins and ends.
+
+    No run and no session crosses a multiple of one of `cuts`.
+    """
     numbers = np.empty(len(keys), np.int64)
     begins, ends = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     count = 0
@@ -76,7 +79,7 @@ def number_sessions(keys: Longs, first: Longs, last: Longs, gap: int, cuts: Long
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinedSessions:
-    """Sessions over several sides: the number of each run's session, by side, and where each begins and ends."""
+    """Sessions over several sides: the session number of each run, by side, and the begin and end of each session."""
 
     numbers: tuple[Longs, ...]
     begins: Longs
@@ -86,40 +89,40 @@ class JoinedSessions:
 def join_sessions(
     keys: Sequence[Longs], first: Sequence[Longs], last: Sequence[Longs], query: SessionQuery
 ) -> JoinedSessions:
-    """Number the sessions of keys over runs of several sides, each given by side, in any order."""
-    key, begin, end = (np.concatenate(each) for each in (keys, first, last))
+    """Number the sessions of the runs of several sides. Keys, first and last times are given by side, in any order."""
+    key, begin, end = (np.concatenate(sides) for sides in (keys, first, last))
     order = np.lexsort((begin, key))
     numbers = np.empty(len(order), np.int64)
     numbers[order], begins, ends = number_sessions(key[order], begin[order], end[order], query.gap, query.cuts)
-    sides = np.cumsum([len(each) for each in keys])[:-1]
-    return JoinedSessions(tuple(np.split(numbers, sides)), begins, ends)
+    cuts = np.cumsum([len(side_keys) for side_keys in keys])[:-1]
+    return JoinedSessions(tuple(np.split(numbers, cuts)), begins, ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosedSessions:
-    """The cells of sessions that end now, and which of the given cells are in sessions that are still open."""
+    """The cells of sessions that close now, and which of the given cells are in sessions that are still open."""
 
     cells: tuple[Cells, ...]
     open: Flags
 
 
 def close_sessions(cells: Cells, queries: Iterable[SessionQuery], *, after: int | None, upto: int) -> ClosedSessions:
-    """Sessions whose end is in (after, upto]: a slice is the session's first time, lane `last` its last one."""
+    """Close sessions whose end is in (after, upto]; slices are their first times, lane `last` their last times."""
     closed, still_open = [], np.zeros(len(cells), np.bool_)
     for query in queries:
-        mine = np.flatnonzero(column_of(cells.sets, query.slot)[cells.classes])
-        if len(mine) == 0:
+        rows = np.flatnonzero(column_of(cells.sets, query.slot)[cells.classes])
+        if len(rows) == 0:
             continue
-        group, last = cells.group[mine], cells.lanes[LAST][mine]
-        sessions = join_sessions([group], [cells.slices[mine]], [last], query)
+        group, last = cells.group[rows], cells.lanes[LAST][rows]
+        sessions = join_sessions([group], [cells.slices[rows]], [last], query)
         over, ended = query.ended(sessions, after=after, upto=upto)
         numbers = sessions.numbers[0]
-        still_open[mine[~over[numbers]]] = True
+        still_open[rows[~over[numbers]]] = True
         if not ended.any():
             continue
         targets = np.where(ended, np.cumsum(ended) - 1, -1)
         count = int(ended.sum())
-        lanes, details = reduce_lanes(cells, mine, targets[numbers], count)
+        lanes, details = reduce_lanes(cells, rows, targets[numbers], count)
         lanes = {**lanes, LAST: query.last_times(sessions)[ended]}
         groups = np.empty(len(ended), np.int64)
         groups[numbers] = group

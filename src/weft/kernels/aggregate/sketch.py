@@ -1,8 +1,8 @@
-"""Sketches that merge: the same for any order, batching and partitioning of the rows.
+"""Mergeable sketches. Their results do not depend on the order, batching or partitioning of the rows.
 
-Distinct values: HyperLogLog with 2^12 registers (standard error 1.6 %); a cell keeps only the registers that were hit.
-Quantiles: a histogram with logarithmic buckets of 1 %; a bucket keeps the greatest value it holds, so an estimate is a
-value of the group within 1 % of the one of that rank.
+Distinct values are estimated by HyperLogLog with 2^12 registers (standard error 1.6 %); a cell keeps only the registers
+that were hit. Quantiles are estimated by a histogram with logarithmic buckets of 1 %. A bucket keeps its greatest
+value, so an estimate is a value of the group within 1 % of the exact quantile.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ _GAMMA = (1 + _ACCURACY) / (1 - _ACCURACY)
 _LOG_GAMMA = log(_GAMMA)
 _TO_MIDDLE = log(2.0 / (_GAMMA + 1.0))
 _SMALLEST = 1e-300
-"""Closer to zero than this is zero."""
+"""Values closer to zero than this count as zero."""
 _ZERO = 0
 _SHIFT = 1 << 20
-"""Far above the number of buckets between the smallest and the largest double."""
+"""Offset of bucket numbers, far above the number of buckets between the smallest and the largest double."""
 _INFINITE, _NAN = 2 * _SHIFT, 3 * _SHIFT
 
 
 @nb.njit(cache=True, nogil=True)
 def hll_codes(hashes: npt.NDArray[np.uint64]) -> tuple[Longs, Longs]:
-    """Register of each hash, and the position of its first set bit."""
+    """Return the register of each hash and the position of the first set bit behind the register bits."""
     registers, ranks = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
     for i in range(len(hashes)):
-        h = hashes[i]
-        registers[i] = np.int64(h >> np.uint64(64 - REGISTER_BITS))
-        rest = (h << np.uint64(REGISTER_BITS)) | np.uint64((1 << REGISTER_BITS) - 1)
+        hash_ = hashes[i]
+        registers[i] = np.int64(hash_ >> np.uint64(64 - REGISTER_BITS))
+        remaining = (hash_ << np.uint64(REGISTER_BITS)) | np.uint64((1 << REGISTER_BITS) - 1)
         rank = 1
-        while not rest >> np.uint64(63):
-            rest <<= np.uint64(1)
+        while not remaining >> np.uint64(63):
+            remaining <<= np.uint64(1)
             rank += 1
         ranks[i] = rank
     return registers, ranks
 
 
 def hll_estimates(groups: Longs, ranks: Longs, count: int) -> Longs:
-    """Distinct values of each of `count` groups from its registers, one entry per register that was hit."""
+    """Estimate the number of distinct values of each of `count` groups from the (group, rank) of the registers hit."""
     hit = np.bincount(groups, minlength=count).astype(np.float64)
     harmonic = np.bincount(groups, weights=np.exp2(-ranks.astype(np.float64)), minlength=count) + (REGISTERS - hit)
     raw = _ALPHA * REGISTERS * REGISTERS / harmonic
@@ -61,7 +61,7 @@ def hll_estimates(groups: Longs, ranks: Longs, count: int) -> Longs:
 
 
 def histogram_codes(values: Doubles) -> Longs:
-    """Bucket of each value; buckets are in the order of the values, NaN last as in Spark."""
+    """Return the bucket of each value. Buckets are in the order of the values, NaN last as in Spark."""
     size = np.abs(values)
     finite = np.isfinite(values)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -74,11 +74,11 @@ def histogram_codes(values: Doubles) -> Longs:
 
 
 def histogram_values(codes: Longs) -> Doubles:
-    """The value that stands for a bucket."""
+    """Return the middle of each bucket."""
     steps = np.abs(codes) - _SHIFT
     with np.errstate(over="ignore"):
         middles = np.exp(np.clip(steps, -_SHIFT, _SHIFT) * _LOG_GAMMA + _TO_MIDDLE)
-    middles = np.minimum(middles, np.finfo(np.float64).max)  # the last bucket goes on beyond the largest double
+    middles = np.minimum(middles, np.finfo(np.float64).max)  # the last bucket extends beyond the largest double
     values = np.where(codes < 0, -middles, middles)
     values = np.where(codes == _ZERO, 0.0, values)
     values = np.where(np.abs(codes) == _INFINITE, np.where(codes < 0, -np.inf, np.inf), values)
@@ -87,7 +87,7 @@ def histogram_values(codes: Longs) -> Doubles:
 
 @nb.njit(cache=True, nogil=True)
 def quantile_codes(groups: Longs, codes: Longs, weights: Longs, count: int, fraction: float) -> Longs:
-    """For each group the bucket with the value of rank ceil(fraction * n); rows are sorted by (group, code)."""
+    """Return for each group the bucket of the value of rank ceil(fraction * n). Entries are sorted by (group, code)."""
     total = np.zeros(count, np.int64)
     for i in range(len(groups)):
         total[groups[i]] += weights[i]
@@ -104,13 +104,13 @@ def quantile_codes(groups: Longs, codes: Longs, weights: Longs, count: int, frac
 
 @nb.njit(cache=True, nogil=True)
 def find_entries(groups: Longs, codes: Longs, wanted_groups: Longs, wanted_codes: Longs) -> Longs:
-    """Where each wanted (group, code) is among entries sorted by both, -1 if nowhere; what is wanted is sorted too."""
-    found = np.full(len(wanted_groups), -1, np.int64)
-    at = 0
+    """Return the place of each wanted (group, code) among the entries, or -1; both are sorted by (group, code)."""
+    places = np.full(len(wanted_groups), -1, np.int64)
+    entry = 0
     for i in range(len(wanted_groups)):
         g, code = wanted_groups[i], wanted_codes[i]
-        while at < len(groups) and (groups[at] < g or (groups[at] == g and codes[at] < code)):
-            at += 1
-        if at < len(groups) and groups[at] == g and codes[at] == code:
-            found[i] = at
-    return found
+        while entry < len(groups) and (groups[entry] < g or (groups[entry] == g and codes[entry] < code)):
+            entry += 1
+        if entry < len(groups) and groups[entry] == g and codes[entry] == code:
+            places[i] = entry
+    return places

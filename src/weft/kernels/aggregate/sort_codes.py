@@ -1,7 +1,7 @@
-"""Values as 64-bit words in their SQL order, so that aggregation computes with one kind of array.
+"""Values as 64-bit words in their SQL order, so that aggregation works on one kind of array.
 
-Types that fit are mapped one to one. Others (text, bytes, long decimals) are numbered in a sorted dictionary; words of
-different dictionaries are brought together by `unify`.
+Types that fit into 64 bits are mapped one to one. Other values (text, bytes, long decimals) are numbered in a sorted
+dictionary; `unify` maps the words of several dictionaries to those of a common one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALL_BUT_SIGN = np.int64(2**63 - 1)
 
 
 def distinct(values: Longs) -> Longs:
-    """The different values in order; `np.unique` makes a hash table first, and takes ten times as long with many."""
+    """Return the distinct values, sorted. `np.unique` hashes first and takes ten times as long on large arrays."""
     ordered = np.sort(values)
     first = np.ones(len(ordered), np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
@@ -36,7 +36,7 @@ def distinct(values: Longs) -> Longs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeColumn:
-    """One word per row; `valid` is None where no row is NULL; `dictionary` holds the values if words are numbers."""
+    """One word per row. `valid` is None if no row is NULL; `dictionary` holds the values if words are numbers of it."""
 
     words: Longs
     valid: Flags | None
@@ -44,7 +44,7 @@ class CodeColumn:
 
 
 def is_direct(type_: pa.DataType) -> bool:
-    """Whether values of this type are words themselves."""
+    """Return whether values of this type map to words without a dictionary."""
     if pt.is_decimal(type_):
         return bool(type_.precision <= _WIDEST_DECIMAL)
     return any(
@@ -54,7 +54,7 @@ def is_direct(type_: pa.DataType) -> bool:
 
 
 def to_codes(column: pa.Array) -> CodeColumn:
-    """The words of a column, smaller words for smaller values; NaN is the largest number, as in Spark."""
+    """Return the words of a column, in the order of its values; NaN is the largest number, as in Spark."""
     valid = None if column.null_count == 0 else np.asarray(column.is_valid())
     if is_direct(column.type):
         return CodeColumn(_direct(column), valid, None)
@@ -68,7 +68,7 @@ def to_codes(column: pa.Array) -> CodeColumn:
 
 
 def from_codes(words: Longs, type_: pa.DataType, dictionary: pa.Array | None, valid: Flags | None) -> pa.Array:
-    """The inverse of `to_words`; NULL where not valid."""
+    """Return the values of words (the inverse of `to_codes`), NULL where not valid."""
     missing = None if valid is None else ~valid
     if dictionary is not None:
         numbers = np.where(valid, words, 0) if valid is not None else words
@@ -86,25 +86,25 @@ def from_codes(words: Longs, type_: pa.DataType, dictionary: pa.Array | None, va
 
 
 def unify(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[Longs]]:
-    """One sorted dictionary of all, and for each what its numbers become."""
-    together = wide.concat(dictionaries)
-    all_words = to_codes(together)
-    assert all_words.dictionary is not None
-    cuts = np.cumsum([0, *(len(each) for each in dictionaries)])
-    return all_words.dictionary, [all_words.words[a:b] for a, b in pairwise(cuts)]
+    """Merge sorted dictionaries into one; return the merged one and the new numbers of each dictionary's entries."""
+    values = wide.concat(dictionaries)
+    codes = to_codes(values)
+    assert codes.dictionary is not None
+    cuts = np.cumsum([0, *(len(dictionary) for dictionary in dictionaries)])
+    return codes.dictionary, [codes.words[a:b] for a, b in pairwise(cuts)]
 
 
 def to_decimals(words: Longs, type_: pa.DataType, missing: Flags | None) -> pa.Array:
-    """Unscaled 64-bit values as decimals."""
-    pairs = np.empty((len(words), 2), np.int64)
-    pairs[:, 0] = words
-    pairs[:, 1] = words >> np.int64(63)
+    """Return unscaled 64-bit values as decimals of a type."""
+    limbs = np.empty((len(words), 2), np.int64)
+    limbs[:, 0] = words
+    limbs[:, 1] = words >> np.int64(63)
     bitmap = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
-    return pa.Array.from_buffers(type_, len(words), [bitmap, pa.py_buffer(pairs)])
+    return pa.Array.from_buffers(type_, len(words), [bitmap, pa.py_buffer(limbs)])
 
 
 def decimal_limbs(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Unscaled 128-bit values as (low, high) pairs of words, one row each."""
+    """Return the unscaled 128-bit values of a decimal column as rows of two words (low, high)."""
     values = column.buffers()[1]
     if len(column) == 0 or values is None:
         return np.zeros((len(column), 2), np.int64)
@@ -113,7 +113,7 @@ def decimal_limbs(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def to_doubles(column: pa.Array) -> npt.NDArray[np.float64]:
-    """A numeric column as doubles; zero where it is NULL."""
+    """Return a numeric column as doubles, zero where it is NULL."""
     if pt.is_decimal(column.type):
         low, high = decimal_limbs(column).T
         large = high * 2.0**64 + low.astype(np.uint64)
@@ -123,7 +123,7 @@ def to_doubles(column: pa.Array) -> npt.NDArray[np.float64]:
 
 
 def plain_numbers(column: pa.Array) -> npt.NDArray[Any]:
-    """A numeric column as an array; zero where it is NULL."""
+    """Return a numeric column as an array, zero where it is NULL."""
     filled: npt.NDArray[Any] = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
     return filled
 
@@ -147,10 +147,10 @@ def _direct(column: pa.Array) -> Longs:
 
 
 def _from_floats(values: npt.NDArray[np.float64]) -> Longs:
-    """Bits of a double, those of negative ones flipped so that integers compare as the doubles do."""
+    """Return the bits of doubles, flipped if negative, so that they compare as integers in the order of the doubles."""
     with np.errstate(invalid="ignore"):
-        values = values + 0.0  # -0.0 is 0.0
-    values[np.isnan(values)] = np.nan  # one NaN, with its sign bit clear: above infinity
+        values = values + 0.0  # -0.0 becomes 0.0
+    values[np.isnan(values)] = np.nan  # a single NaN, without sign bit: greater than infinity
     return _flipped(values.view(np.int64))
 
 

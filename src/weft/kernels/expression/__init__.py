@@ -1,1 +1,1 @@
-"""Values of expressions over Arrow arrays, equal to those of Spark SQL in ANSI mode and UTC."""
+"""Evaluation of expressions over Arrow arrays, with the results of Spark SQL in ANSI mode and UTC."""

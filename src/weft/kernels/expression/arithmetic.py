@@ -20,7 +20,7 @@ _EXACT = decimal.Context(prec=160, rounding=decimal.ROUND_HALF_UP)
 
 
 def arithmetic(name: str, left: Datum, right: Datum, type_: pa.DataType) -> Datum:
-    """add, sub or mul of two data of one type, as `type_`."""
+    """Add, subtract or multiply (`name`: add, sub, mul) two data of one type; return the result as `type_`."""
     if pt.is_decimal(left.type):
         return _decimal_arithmetic(name, left, right, type_)
     try:
@@ -30,13 +30,13 @@ def arithmetic(name: str, left: Datum, right: Datum, type_: pa.DataType) -> Datu
 
 
 def divide(left: Datum, right: Datum) -> Datum:
-    """Quotient of floating-point numbers; zero is not a divisor even there."""
+    """Divide floating-point numbers; raise RowError if a divisor is zero."""
     _refuse_zero(left, right)
     return pc.divide(left, right)
 
 
 def divide_integral(left: Datum, right: Datum) -> Datum:
-    """Whole quotient as bigint."""
+    """Return the quotient truncated to a bigint."""
     if pt.is_decimal(left.type):
         return _python_decimal(_whole_quotient, left, right, pa.int64())
     try:
@@ -46,35 +46,35 @@ def divide_integral(left: Datum, right: Datum) -> Datum:
 
 
 def remainder(left: Datum, right: Datum, type_: pa.DataType) -> Datum:
-    """What division toward zero leaves; it has the sign of the dividend."""
+    """Return the remainder of the division toward zero; it has the sign of the dividend."""
     _refuse_zero(left, right)
     if pt.is_decimal(left.type):
         return _python_decimal(_EXACT.remainder, left, right, type_)
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return remainder(spread(left, 1), spread(right, 1), type_)[0]
     rows = len(right) if isinstance(left, pa.Scalar) else len(left)
-    if isinstance(right, pa.Scalar) and right.as_py():  # one number for all rows, as usual
+    if isinstance(right, pa.Scalar) and right.as_py():  # the common case: a constant divisor
         with np.errstate(invalid="ignore"):
             return with_nulls_of(np.fmod(_numbers(left), _numbers(spread(right, 1))), type_, left)
-    first, second = spread(left, rows), spread(right, rows)
-    dividend, divisor = _numbers(first), _numbers(second)
+    lefts, rights = spread(left, rows), spread(right, rows)
+    dividend, divisor = _numbers(lefts), _numbers(rights)
     with np.errstate(invalid="ignore"):
         result = np.fmod(dividend, np.where(divisor == 0, divisor.dtype.type(1), divisor))
-    return with_nulls_of(result, type_, first, second)
+    return with_nulls_of(result, type_, lefts, rights)
 
 
 def negate(value: Datum) -> Datum:
-    """The number with its sign turned."""
+    """Return the negated number; raise RowError on overflow."""
     return _unary(pc.negate if _cannot_overflow(value) else pc.negate_checked, value)
 
 
 def absolute(value: Datum) -> Datum:
-    """The number without its sign."""
+    """Return the absolute value; raise RowError on overflow."""
     return _unary(pc.abs if _cannot_overflow(value) else pc.abs_checked, value)
 
 
 def round_decimal(value: Datum, type_: pa.DataType) -> Datum:
-    """A decimal rounded half up to the scale of `type_`; RowError when its precision does not hold it."""
+    """Round a decimal half up to the scale of `type_`; raise RowError if the result exceeds its precision."""
     if value.type == type_:
         return value
     try:
@@ -99,12 +99,12 @@ def _cannot_overflow(value: Datum) -> bool:
 
 
 def _refuse_zero(left: Datum, right: Datum) -> None:
-    zero = pc.equal(right, pa.scalar(0, right.type))
+    is_zero = pc.equal(right, pa.scalar(0, right.type))
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
-        bad = bool(zero.as_py()) and left.is_valid
+        has_zero_divisor = bool(is_zero.as_py()) and left.is_valid
     else:
-        bad = bool(pc.any(pc.and_(zero, pc.is_valid(left))).as_py())
-    if bad:
+        has_zero_divisor = bool(pc.any(pc.and_(is_zero, pc.is_valid(left))).as_py())
+    if has_zero_divisor:
         raise RowError("division by zero")
 
 
@@ -113,19 +113,19 @@ def _numbers(array: pa.Array) -> npt.NDArray[np.generic]:
 
 
 def _decimal_arithmetic(name: str, left: Datum, right: Datum, type_: pa.DataType) -> Datum:
-    first, second = left.type.precision, right.type.precision
-    digits = first + second + 1 if name == "mul" else _sum_digits(left.type, right.type)
+    left_digits, right_digits = left.type.precision, right.type.precision
+    digits = left_digits + right_digits + 1 if name == "mul" else _sum_digits(left.type, right.type)
     if digits > _DIGITS_256:
         return _python_decimal({"mul": _EXACT.multiply}[name], left, right, type_)
     if digits > _DIGITS_128:
-        left = left.cast(pa.decimal256(first, left.type.scale))
-        right = right.cast(pa.decimal256(second, right.type.scale))
+        left = left.cast(pa.decimal256(left_digits, left.type.scale))
+        right = right.cast(pa.decimal256(right_digits, right.type.scale))
     return round_decimal(_PLAIN[name](left, right), type_)
 
 
 def _sum_digits(left: pa.DataType, right: pa.DataType) -> int:
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    return int(whole + max(left.scale, right.scale) + 1)
+    integer_digits = max(left.precision - left.scale, right.precision - right.scale)
+    return int(integer_digits + max(left.scale, right.scale) + 1)
 
 
 def _whole_quotient(left: decimal.Decimal, right: decimal.Decimal) -> int:
@@ -140,7 +140,7 @@ def _whole_quotient(left: decimal.Decimal, right: decimal.Decimal) -> int:
 def _python_decimal(
     function: Callable[[decimal.Decimal, decimal.Decimal], object], left: Datum, right: Datum, type_: pa.DataType
 ) -> Datum:
-    """Row by row, for what Arrow's decimals cannot do."""
+    """Apply a function row by row, for operations that Arrow's decimals do not support."""
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return _python_decimal(function, spread(left, 1), spread(right, 1), type_)[0]
     rows = len(right) if isinstance(left, pa.Scalar) else len(left)

@@ -1,4 +1,4 @@
-"""Casts in ANSI mode between the types weft computes with; `castable` says which, the rest is Spark's."""
+"""Casts in ANSI mode between the types that weft computes with (`castable`); Spark evaluates all other casts."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _BIG = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP)
 
 
 def cast(value: Datum, source: Expression, target: DataType) -> Datum:
-    """The value as `target`; RowError where Spark fails or where the cast is Spark's alone."""
-    wanted = arrow_type(target)
-    if value.type == wanted or source.type == target:
+    """Cast a value to `target`; raise RowError if Spark fails or if only Spark supports the cast."""
+    arrow_target = arrow_type(target)
+    if value.type == arrow_target or source.type == target:
         return value
     if source.type is None or not castable(source.type, target):
         raise RowError(f"a cast to {target.ddl()} that only Spark evaluates")
@@ -43,12 +43,12 @@ def cast(value: Datum, source: Expression, target: DataType) -> Datum:
 
 
 def castable(source: DataType, target: DataType) -> bool:
-    """Whether `cast` covers this pair of types."""
+    """Return whether `cast` supports this pair of types."""
     return source == target or _converter(source, target) is not None
 
 
 def cast_may_raise(source: DataType | None, target: DataType) -> bool:
-    """Whether some value of the source type has no counterpart in the target type."""
+    """Return whether some value of the source type has no counterpart in the target type."""
     if source is None or not castable(source, target):
         return True
     if source == target or (target.kind is Kind.BOOLEAN and source.kind is not Kind.STRING):
@@ -88,7 +88,7 @@ def _cast_array(array: pa.Array, source: DataType, target: DataType) -> pa.Array
 
 
 def _converter(source: DataType, target: DataType) -> Converter | None:
-    """How to make `target` of `source`."""
+    """Return the function that converts `source` to `target`, or None if `cast` does not support the pair."""
     match source.kind, target.kind:
         case Kind.OTHER, _:
             return None
@@ -107,12 +107,12 @@ def _converter(source: DataType, target: DataType) -> Converter | None:
 
 
 def _number_converter(source: Kind, target: Kind) -> Converter | None:
-    whole = (Kind.BOOLEAN, *INTEGERS)
+    integral = (Kind.BOOLEAN, *INTEGERS)
     table: list[tuple[tuple[Kind, ...], tuple[Kind, ...], Converter]] = [
-        (whole, INTEGERS, _arrow_cast),
+        (integral, INTEGERS, _arrow_cast),
         (INTEGERS, (Kind.BOOLEAN,), _arrow_cast),
-        (whole, FLOATS, _float_of_number),
-        (whole, (Kind.DECIMAL,), _decimal_of_integer),
+        (integral, FLOATS, _float_of_number),
+        (integral, (Kind.DECIMAL,), _decimal_of_integer),
         (FLOATS, INTEGERS, _integer_of_float),
         (FLOATS, FLOATS, _float_of_number),
         (FLOATS, (Kind.BOOLEAN,), _boolean_of_float),
@@ -158,14 +158,14 @@ def _floats(array: pa.Array) -> npt.NDArray[np.float64]:
 def _integer_of_float(array: pa.Array, target: DataType) -> pa.Array:
     numbers = _floats(array)
     limit = _LIMITS[target.kind]
-    # The upper bound is compared as a double, so 2^63 itself passes and becomes the largest bigint.
+    # As in Spark, the upper bound is compared as a double, so 2^63 passes and becomes the largest bigint.
     fits = (np.floor(numbers) <= float(limit - 1)) & (np.ceil(numbers) >= float(-limit))
     if not (fits | ~to_bools(array.is_valid())).all():
         raise RowError(f"value out of range for {target.ddl()}")
-    whole = np.trunc(np.where(fits, numbers, 0.0))
-    largest = whole >= float(2**63)
-    result = np.where(largest, 0.0, whole).astype(np.int64)
-    result[largest] = 2**63 - 1
+    truncated = np.trunc(np.where(fits, numbers, 0.0))
+    too_large = truncated >= float(2**63)
+    result = np.where(too_large, 0.0, truncated).astype(np.int64)
+    result[too_large] = 2**63 - 1
     return with_nulls_of(result, pa.int64(), array).cast(arrow_type(target))
 
 
@@ -185,10 +185,10 @@ def _float_to_decimal(value: object, target: DataType) -> decimal.Decimal | None
 
 
 def fit_decimal(value: decimal.Decimal, target: DataType) -> decimal.Decimal:
-    """The number rounded half up to the type's scale; RowError when it has too many digits."""
-    # The leading digit tells first, so that no number of hundreds of digits is ever written out.
-    far_too_large = value and value.adjusted() + 1 + target.scale > target.precision
-    rounded = value if far_too_large else value.quantize(decimal.Decimal(1).scaleb(-target.scale), context=_BIG)
+    """Round a number half up to the type's scale; raise RowError if the result has too many digits."""
+    # Check the leading digit first, so that a number of hundreds of digits is never expanded.
+    too_large = value and value.adjusted() + 1 + target.scale > target.precision
+    rounded = value if too_large else value.quantize(decimal.Decimal(1).scaleb(-target.scale), context=_BIG)
     if rounded and rounded.adjusted() + 1 + target.scale > target.precision:
         raise RowError(f"value out of range for {target.ddl()}")
     return rounded
@@ -199,7 +199,7 @@ def _integer_of_decimal(array: pa.Array, target: DataType) -> pa.Array:
 
 
 def _float_of_decimal(array: pa.Array, target: DataType) -> pa.Array:
-    if array.type.precision <= 15:  # both numbers are exact doubles, so one division rounds once
+    if array.type.precision <= 15:  # both operands are exact doubles, so the division rounds once
         unscaled = fixed_values(array, np.dtype([("low", "<i8"), ("high", "<i8")]))["low"]
         doubles = with_nulls_of(unscaled / 10.0**array.type.scale, pa.float64(), array)
     else:
@@ -249,6 +249,6 @@ def _write(array: pa.Array, target: DataType) -> pa.Array:
 
 
 def _by_distinct(array: pa.Array, function: Callable[[Any], object], type_: pa.DataType) -> pa.Array:
-    """Apply a Python function once to every distinct value."""
-    coded = array.dictionary_encode()
-    return pa.array([function(value) for value in coded.dictionary.to_pylist()], type=type_).take(coded.indices)
+    """Apply a Python function once to each distinct value."""
+    encoded = array.dictionary_encode()
+    return pa.array([function(value) for value in encoded.dictionary.to_pylist()], type=type_).take(encoded.indices)

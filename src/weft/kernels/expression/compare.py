@@ -1,4 +1,4 @@
-"""Comparisons with Spark's order: NaN equals NaN and exceeds everything, -0.0 equals 0.0, strings by code point."""
+"""Comparisons in Spark's order: NaN equals NaN and exceeds every number, -0.0 equals 0.0, strings by code point."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.kernels.expression.values import Datum, fixed_values, with_nulls_of
 
 
 def compare(name: str, left: Datum, right: Datum) -> Datum:
-    """eq, ne, lt, le, gt or ge of two data of one type; NULL when either is."""
+    """Compare two data of one type (`name`: eq, ne, lt, le, gt, ge); the result is NULL where either is NULL."""
     if not pt.is_floating(left.type):
         return _PLAIN[name](left, right)
     match name:
@@ -35,22 +35,22 @@ def compare(name: str, left: Datum, right: Datum) -> Datum:
 
 
 def equal_null_safe(left: Datum, right: Datum) -> Datum:
-    """Equality in which NULL equals NULL; never NULL."""
-    same = pc.fill_null(compare("eq", left, right), False)
-    return pc.or_(same, pc.and_(pc.is_null(left), pc.is_null(right)))
+    """Compare for equality, with NULL equal to NULL; the result is never NULL."""
+    equal = pc.fill_null(compare("eq", left, right), False)
+    return pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
 
 
 def is_in(value: Datum, options: list[pa.Scalar]) -> Datum:
-    """`value IN (options)`: NULL when value is NULL, or when only a NULL option could have matched."""
+    """Return `value IN (options)`: NULL where `value` is NULL, or where nothing matches and an option is NULL."""
     if isinstance(value, pa.Scalar):
         return functools.reduce(pc.or_kleene, (compare("eq", value, option) for option in options))
-    present = [option for option in options if option.is_valid]
+    non_null = [option for option in options if option.is_valid]
     if pt.is_floating(value.type):
-        result = _float_in(value, [option.as_py() for option in present])
+        result = _float_in(value, [option.as_py() for option in non_null])
     else:
-        found = pc.is_in(value, value_set=pa.array([option.as_py() for option in present], type=value.type))
-        result = pc.if_else(value.is_valid(), found, None) if value.null_count else found
-    if len(present) < len(options):
+        contained = pc.is_in(value, value_set=pa.array([option.as_py() for option in non_null], type=value.type))
+        result = pc.if_else(value.is_valid(), contained, None) if value.null_count else contained
+    if len(non_null) < len(options):
         result = pc.if_else(result, True, None)
     return result
 
@@ -58,10 +58,10 @@ def is_in(value: Datum, options: list[pa.Scalar]) -> Datum:
 def _float_in(value: pa.Array, options: list[float]) -> pa.Array:
     dtype = np.float32 if value.type == pa.float32() else np.float64
     numbers = fixed_values(value, dtype)
-    found = np.isin(numbers, np.array([option for option in options if not math.isnan(option)], dtype))
+    contained = np.isin(numbers, np.array([option for option in options if not math.isnan(option)], dtype))
     if any(math.isnan(option) for option in options):
-        found |= np.isnan(numbers)
-    return with_nulls_of(found, pa.bool_(), value)
+        contained |= np.isnan(numbers)
+    return with_nulls_of(contained, pa.bool_(), value)
 
 
 _PLAIN = {
@@ -75,10 +75,10 @@ _PLAIN = {
 
 
 def _equal(left: Datum, right: Datum) -> Datum:
-    same = pc.equal(left, right)
+    equal = pc.equal(left, right)
     if _never_nan(left) or _never_nan(right):
-        return same
-    return pc.or_(same, pc.and_(pc.is_nan(left), pc.is_nan(right)))
+        return equal
+    return pc.or_(equal, pc.and_(pc.is_nan(left), pc.is_nan(right)))
 
 
 def _less(left: Datum, right: Datum) -> Datum:

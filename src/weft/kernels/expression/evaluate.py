@@ -1,7 +1,8 @@
-"""Values of expressions over Arrow batches, equal to what Spark SQL (ANSI mode, UTC) computes row by row.
+"""Evaluation of expressions over Arrow batches, with the results that Spark SQL (ANSI mode, UTC) computes row by row.
 
-Whatever cannot fail is computed for all rows at once. What can fail is computed only for rows where Spark would come
-to it: those no earlier argument of AND, OR, CASE or COALESCE has decided, and no earlier operand has made NULL.
+An expression that cannot fail is computed for all rows at once. An expression that can fail is computed only for the
+rows on which Spark would evaluate it: those that no earlier argument of AND, OR, CASE or COALESCE has decided and that
+no earlier operand has made NULL.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ Rows = npt.NDArray[np.bool_]
 
 
 class EvaluationError(Exception):
-    """An expression fails on some row of a batch; the text names both the reason and the expression."""
+    """The failure of an expression on some row of a batch; the message names the reason and the expression."""
 
 
 def evaluate(expression: Expression, batch: Batch) -> pa.Array:
-    """The expression's value in every row; an `Opaque` is read from the batch column named by its text."""
+    """Return the expression's value in each row; read an `Opaque` from the batch column named by its SQL."""
     return spread(_value(expression, batch), batch.num_rows)
 
 
 def batch_columns(expression: Expression) -> frozenset[str]:
-    """Names of the batch columns `evaluate` reads: an `Opaque` counts under its own text."""
+    """Return the names of the batch columns that `evaluate` reads; the column of an `Opaque` is named by its SQL."""
     match expression:
         case Column(name=name):
             return frozenset((name,))
@@ -79,9 +80,9 @@ def _value(expression: Expression, batch: Batch) -> Datum:
 
 
 def _typed(array: pa.Array, type_: DataType | None) -> pa.Array:
-    if type_ is None or type_.kind is Kind.OTHER or array.type == (wanted := arrow_type(type_)):
+    if type_ is None or type_.kind is Kind.OTHER or array.type == (target := arrow_type(type_)):
         return array
-    return array.cast(wanted)
+    return array.cast(target)
 
 
 def _call(call: Call, batch: Batch) -> Datum:
@@ -105,7 +106,7 @@ def _call(call: Call, batch: Batch) -> Datum:
 
 
 def _strict_call(call: Call, batch: Batch) -> Datum:
-    """A call that is NULL where any argument is; its failure names it."""
+    """Evaluate a call that is NULL where any argument is NULL; name the call in its EvaluationError."""
     args = _strict_args(call, batch)
     if any(is_null_scalar(arg) for arg in args):
         return pa.scalar(None, arrow_type(call.type))
@@ -116,8 +117,8 @@ def _strict_call(call: Call, batch: Batch) -> Datum:
 
 
 def _strict_args(call: Call, batch: Batch) -> list[Datum]:
-    """Arguments in Spark's order of evaluation: a later one is not computed where an earlier one is NULL."""
-    # A divisor comes first: Spark looks at it before it computes what is divided.
+    """Evaluate arguments in Spark's order: a later one is not computed where an earlier one is NULL."""
+    # Spark evaluates the divisor before the dividend.
     order = list(reversed(call.args)) if call.name in ("div", "int_div", "mod") else list(call.args)
     values: list[Datum] = []
     for arg in order:
@@ -180,33 +181,33 @@ def _in(call: Call, batch: Batch) -> Datum:
 
 
 def _connect(call: Call, batch: Batch) -> Datum:
-    """AND or OR; an argument that may raise is computed only where the ones before have not decided."""
+    """Evaluate AND or OR; compute an argument that may raise only where the arguments before it have not decided."""
     combine, deciding = (pc.and_kleene, False) if call.name == "and" else (pc.or_kleene, True)
     result = _value(call.args[0], batch)
     for arg in call.args[1:]:
         if not may_raise(arg):
             result = combine(result, _value(arg, batch))
             continue
-        open_rows = ~true_rows(pc.equal(result, deciding), batch.num_rows)
-        result = combine(result, _value_on(arg, batch, open_rows))
+        undecided = ~true_rows(pc.equal(result, deciding), batch.num_rows)
+        result = combine(result, _value_on(arg, batch, undecided))
     return result
 
 
 def _case(call: Call, batch: Batch) -> Datum:
-    """CASE: conditions in turn; branches that may raise only where they are chosen."""
+    """Evaluate CASE: test the conditions in turn; compute a branch that may raise only where it is chosen."""
     rows = batch.num_rows
     result: Datum = pa.scalar(None, arrow_type(call.type))
-    open_rows: Rows = np.ones(rows, np.bool_)
+    undecided: Rows = np.ones(rows, np.bool_)
     *pairs, otherwise = call.args
     for condition, branch in zip(pairs[::2], pairs[1::2], strict=True):
-        chosen = open_rows & true_rows(_value_on(condition, batch, open_rows), rows)
+        chosen = undecided & true_rows(_value_on(condition, batch, undecided), rows)
         result = _choose(branch, batch, chosen, result)
-        open_rows = open_rows & ~chosen
-    return _choose(otherwise, batch, open_rows, result)
+        undecided = undecided & ~chosen
+    return _choose(otherwise, batch, undecided, result)
 
 
 def _coalesce(call: Call, batch: Batch) -> Datum:
-    """The first argument that is not NULL."""
+    """Return the first argument that is not NULL."""
     result = _value(call.args[0], batch)
     for arg in call.args[1:]:
         missing = ~_present(result, batch.num_rows)
@@ -217,7 +218,7 @@ def _coalesce(call: Call, batch: Batch) -> Datum:
 
 
 def _choose(branch: Expression, batch: Batch, chosen: Rows, result: Datum) -> Datum:
-    """The branch in the chosen rows, which are NULL in the result so far."""
+    """Fill the chosen rows, which are NULL in `result`, with the value of the branch."""
     if not chosen.any():
         return result
     value = _value_on(branch, batch, chosen)
@@ -225,16 +226,16 @@ def _choose(branch: Expression, batch: Batch, chosen: Rows, result: Datum) -> Da
 
 
 def _value_on(expression: Expression, batch: Batch, rows: Rows) -> Datum:
-    """The value where `rows` says; elsewhere anything if it cannot raise, NULL if it might have."""
+    """Return the value in the marked rows; other rows are NULL if the expression may raise, and arbitrary if not."""
     if not may_raise(expression) or rows.all():
         return _value(expression, batch)
-    needed = batch.select(sorted(batch_columns(expression)))
-    if needed.num_columns == 0:  # a constant that raises: one row is as good as all
+    columns = batch.select(sorted(batch_columns(expression)))
+    if columns.num_columns == 0:  # a constant that may raise: compute it if any row needs it
         if not rows.any():
             return pa.scalar(None, arrow_type(_type(expression)))
         return _value(expression, batch)
-    part = needed.filter(pa.array(rows))
-    value = spread(_value(expression, part), part.num_rows)
+    subset = columns.filter(pa.array(rows))
+    value = spread(_value(expression, subset), subset.num_rows)
     return scatter(value, rows, pa.nulls(batch.num_rows, value.type))
 
 

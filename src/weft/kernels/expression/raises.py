@@ -1,4 +1,4 @@
-"""Which expressions can fail on some row; the others may be computed for rows nobody asked about."""
+"""Detection of expressions that can fail on some row; all others may be computed for rows that do not need them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.plan.types import FLOATS
 
 
 def may_raise(expression: Expression) -> bool:
-    """Whether evaluation can fail for some values of the columns."""
+    """Return whether evaluation can fail for some values of the columns."""
     match expression:
         case Column() | Literal() | Opaque():
             return False

@@ -1,4 +1,4 @@
-"""Functions of strings: LIKE, prefixes, suffixes, parts and length."""
+"""String functions: LIKE, starts_with, ends_with, contains and length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANY, _ONE = "%", "_"
 
 
 def like(value: Datum, pattern: str, escape: str) -> Datum:
-    """Whether the whole string matches: `_` is one character, `%` any number, the rest after `escape` itself."""
+    """Return whether the entire string matches: `_` is one character, `%` any number; `escape` makes them literal."""
     parts = split_pattern(pattern, escape)
     match parts:
         case ():
@@ -38,7 +38,7 @@ def like(value: Datum, pattern: str, escape: str) -> Datum:
 
 @lru_cache(maxsize=4096)
 def split_pattern(pattern: str, escape: str) -> tuple[tuple[str, bool], ...]:
-    """Literal texts (False) and wildcards (True) in order; RowError for an escape before an ordinary character."""
+    """Return literal texts (False) and wildcards (True) in order; raise RowError if `escape` escapes nothing."""
     parts: list[tuple[str, bool]] = []
     text = ""
     characters = iter(pattern)
@@ -62,20 +62,20 @@ def split_pattern(pattern: str, escape: str) -> tuple[tuple[str, bool], ...]:
 
 
 def find_text(name: str, value: Datum, part: Datum) -> Datum:
-    """starts_with, ends_with or contains; NULL when either is."""
+    """Evaluate starts_with, ends_with or contains; the result is NULL where either argument is NULL."""
     if isinstance(part, pa.Scalar) and part.is_valid:
         return _SIMPLE[name](value, pattern=part.as_py())
     if isinstance(value, pa.Scalar) and isinstance(part, pa.Scalar):
         return pa.scalar(None, pa.bool_())
     rows = len(part) if isinstance(value, pa.Scalar) else len(value)
     texts, parts = spread(value, rows), spread(part, rows)
-    found = np.zeros(rows, np.bool_)
-    _find_rows(*_bytes_of(texts), *_bytes_of(parts), _PLACES[name], found)
-    return with_nulls_of(found, pa.bool_(), texts, parts)
+    matches = np.zeros(rows, np.bool_)
+    _find_rows(*_bytes_of(texts), *_bytes_of(parts), _PLACES[name], matches)
+    return with_nulls_of(matches, pa.bool_(), texts, parts)
 
 
 def length(value: Datum) -> Datum:
-    """Characters of a string, bytes of a binary."""
+    """Return the number of characters of a string, or of bytes of a binary."""
     count = pc.utf8_length(value) if pt.is_string(value.type) else pc.binary_length(value)
     return count.cast(pa.int32())
 
@@ -112,19 +112,19 @@ def _bytes_of(array: pa.Array) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.
 
 
 @nb.njit(cache=True, nogil=True)
-def _find_rows(starts, data, part_starts, part_data, place, found):  # type: ignore[no-untyped-def]
-    """found[i]: whether part i stands at the start (0), the end (1) or anywhere (2) in text i."""
-    for i in range(len(found)):
+def _find_rows(starts, data, part_starts, part_data, place, matches):  # type: ignore[no-untyped-def]
+    """Set matches[i] if text i contains part i at its start (place 0), at its end (1) or anywhere (2)."""
+    for i in range(len(matches)):
         text = data[starts[i] : starts[i + 1]]
         part = part_data[part_starts[i] : part_starts[i + 1]]
         if len(part) > len(text):
             continue
         if place == 0:
-            found[i] = _same(text, part, 0)
+            matches[i] = _same(text, part, 0)
         elif place == 1:
-            found[i] = _same(text, part, len(text) - len(part))
+            matches[i] = _same(text, part, len(text) - len(part))
         else:
-            found[i] = _within(text, part)
+            matches[i] = _within(text, part)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -137,20 +137,20 @@ def _same(text, part, start):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True, nogil=True)
 def _within(text, part):  # type: ignore[no-untyped-def]
-    """Knuth, Morris and Pratt: after a mismatch the text is not read again, so the time is linear."""
+    """Return whether `text` contains `part`, in linear time by the algorithm of Knuth, Morris and Pratt."""
     if len(part) == 0:
         return True
-    again = np.zeros(len(part), np.int64)
+    fallback = np.zeros(len(part), np.int64)
     matched = 0
     for k in range(1, len(part)):
         while matched and part[k] != part[matched]:
-            matched = again[matched - 1]
+            matched = fallback[matched - 1]
         matched += part[k] == part[matched]
-        again[k] = matched
+        fallback[k] = matched
     matched = 0
     for k in range(len(text)):
         while matched and text[k] != part[matched]:
-            matched = again[matched - 1]
+            matched = fallback[matched - 1]
         matched += text[k] == part[matched]
         if matched == len(part):
             return True

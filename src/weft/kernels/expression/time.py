@@ -1,4 +1,4 @@
-"""Fields of dates and timestamps in UTC, by the proleptic Gregorian calendar, for every value the types can hold."""
+"""Fields of dates and timestamps in UTC, in the proleptic Gregorian calendar, over the full range of both types."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Longs = npt.NDArray[np.int64]
 
 MICROS_PER_SECOND = 1_000_000
 MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND
-# Days whose midnight is a timestamp.
+# The first and last day whose midnight is a valid timestamp.
 _FIRST_DAY, _LAST_DAY = -106_751_991, 106_751_991
 
-# Days are counted from 0000-03-01, so that leap days end a year; 400 years are 146,097 days.
+# Days are counted from 0000-03-01, so that a leap day is the last day of its year; 400 years have 146,097 days.
 _DAYS_TO_EPOCH, _DAYS_PER_ERA = 719_468, 146_097
 
 
 def time_field(name: str, value: Datum) -> Datum:
-    """year, month, day, hour, minute or second of a date or timestamp, as int."""
+    """Return the year, month, day, hour, minute or second of a date or timestamp, as int."""
     if isinstance(value, pa.Scalar):
         return time_field(name, spread(value, 1))[0]
     match name:
@@ -39,18 +39,18 @@ def time_field(name: str, value: Datum) -> Datum:
 
 
 def date_to_micros(array: pa.Array) -> Longs:
-    """Midnight of each date; RowError where no timestamp is that early or late."""
+    """Return the midnight of each date in microseconds; raise RowError if it is outside the range of timestamps."""
     days = _days(array)
-    beyond = (days < _FIRST_DAY) | (days > _LAST_DAY)
-    if beyond.any():
-        if (beyond & array.is_valid().to_numpy(zero_copy_only=False)).any():
+    out_of_range = (days < _FIRST_DAY) | (days > _LAST_DAY)
+    if out_of_range.any():
+        if (out_of_range & array.is_valid().to_numpy(zero_copy_only=False)).any():
             raise RowError("arithmetic overflow")
-        days = np.where(beyond, 0, days)
+        days = np.where(out_of_range, 0, days)
     return days * MICROS_PER_DAY
 
 
 def civil(days: Longs) -> tuple[Longs, Longs, Longs]:
-    """Year, month and day of days since 1970-01-01."""
+    """Return the year, month and day of each number of days since 1970-01-01."""
     shifted = days + _DAYS_TO_EPOCH
     era = shifted // _DAYS_PER_ERA
     day_of_era = shifted - era * _DAYS_PER_ERA
@@ -63,7 +63,7 @@ def civil(days: Longs) -> tuple[Longs, Longs, Longs]:
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a valid calendar date of any year."""
+    """Return the days since 1970-01-01 of a valid calendar date of any year."""
     year -= month <= 2
     era = year // 400
     year_of_era = year - era * 400
@@ -73,7 +73,7 @@ def days_from_civil(year: int, month: int, day: int) -> int:
 
 
 def micros_of(array: pa.Array) -> Longs:
-    """Microseconds since the epoch of a timestamp array; arbitrary under NULLs."""
+    """Return the microseconds since 1970 of a timestamp array; values under NULLs are arbitrary."""
     return fixed_values(array, np.int64).astype(np.int64, copy=False)
 
 

@@ -1,4 +1,4 @@
-"""Values to Spark's text of them and back, one Python value at a time (callers do it once per distinct value)."""
+"""Conversion of values to and from Spark's text, one Python value at a time (callers pass each distinct value once)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
 _HEX_FLOAT = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[dDfF]?")
 _SPECIAL = re.compile(r"([+-]?)(inf|infinity)|[+-]?nan")
-# Java's BigDecimal takes the digits of every script.
+# Java's BigDecimal accepts the digits of every script.
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
 _TRUE = frozenset(("t", "true", "y", "yes", "1"))
@@ -30,21 +30,21 @@ _LIMITS = {Kind.TINYINT: 2**7, Kind.SMALLINT: 2**15, Kind.INT: 2**31, Kind.BIGIN
 
 
 def decimal_text(value: Decimal) -> str:
-    """All digits, no exponent."""
+    """Return all digits of a number, without an exponent."""
     return format(value, "f")
 
 
 def date_text(days: int) -> str:
-    """yyyy-MM-dd; years beyond four digits with their sign."""
-    year, month, day = (int(part[0]) for part in civil(np.array([days], np.int64)))
+    """Return a date as yyyy-MM-dd; a year below 0 or above 9999 has a sign."""
+    year, month, day = (int(field[0]) for field in civil(np.array([days], np.int64)))
     sign = "-" if year < 0 else "+" if year > 9999 else ""
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
 def timestamp_text(micros: int) -> str:
-    """yyyy-MM-dd HH:mm:ss in UTC, with as much of the fraction as is not zero."""
-    days, rest = divmod(micros, MICROS_PER_DAY)
-    seconds, fraction = divmod(rest, MICROS_PER_SECOND)
+    """Return a timestamp as yyyy-MM-dd HH:mm:ss in UTC, plus the fraction without trailing zeros if it is not zero."""
+    days, time_of_day = divmod(micros, MICROS_PER_DAY)
+    seconds, fraction = divmod(time_of_day, MICROS_PER_SECOND)
     text = f"{date_text(days)} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     return f"{text}.{fraction:06d}".rstrip("0") if fraction else text
 
@@ -54,7 +54,7 @@ def _integer_parser(kind: Kind) -> Callable[[str], int]:
 
     def parse(text: str) -> int:
         trimmed = text.strip(_BLANK)
-        # Python reads no number of thousands of digits, and takes long for hundreds.
+        # Python's int() rejects thousands of digits, and is slow for hundreds.
         digits = trimmed.lstrip("+-").lstrip("0")
         if not _INTEGER.fullmatch(trimmed) or len(digits) > _MOST_DIGITS:
             raise _malformed(text, kind)
@@ -102,7 +102,7 @@ def _date(text: str) -> int:
         raise _malformed(text, Kind.DATE)
     year, month, day = int(match[2]) * (-1 if match[1] == "-" else 1), int(match[3] or 1), int(match[4] or 1)
     try:
-        date(2000 + year % 400, month, day)  # the calendar repeats after 400 years
+        date(2000 + year % 400, month, day)  # the calendar repeats every 400 years
     except ValueError:
         raise _malformed(text, Kind.DATE) from None
     return days_from_civil(year, month, day)
@@ -112,7 +112,7 @@ def _malformed(text: str, kind: Kind) -> RowError:
     return RowError(f"{text[:200]!r} is not a {kind.value}")
 
 
-# What a string can be cast to; dates as days since the epoch.
+# Parsers of strings by target type; a date becomes its days since 1970-01-01.
 PARSERS: dict[Kind, Callable[[str], Any]] = {
     **{kind: _integer_parser(kind) for kind in _LIMITS},
     Kind.FLOAT: lambda text: _float(text, Kind.FLOAT),

@@ -1,1 +1,1 @@
-"""Pairs of rows that some query wants, by key or by sorted values."""
+"""Join kernels: they find the pairs of rows that some query wants, by equal keys or by ranges of values."""

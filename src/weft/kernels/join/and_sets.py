@@ -1,4 +1,4 @@
-"""Which queries a larger combination qualifies for: query-sets and windows of everything that was put together."""
+"""Query-sets of combinations, computed from the query-sets and windows of the combined rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from weft.kernels.key_hash import frozen
 
 Rows = npt.NDArray[np.int32]
 Distances = Iterable[tuple[Times, Times, WindowTable]]
-"""Times by left row, times by right row, and what windows say about their distance."""
+"""Event times by left row, event times by right row, and the window table for the distance between them."""
 
 
 def combine_sets(left: Words, right: Words, mask: Words, *, pairs: tuple[Rows, Rows], distances: Distances) -> Words:
-    """For each pair (rows of left and of right) the slots that both have, that the mask has, and whose windows admit
-    every distance: t[left row] − t[right row] by the window table beside the two."""
+    """Return, for each pair of rows, the slots in both query-sets and in the mask whose windows admit all distances.
+
+    A distance is t[left row] − t[right row] for one entry of `distances`; the entry's window table must admit it.
+    """
     words = min(left.shape[1], right.shape[1], len(mask))
     first, second = frozen(pairs[0], np.int32), frozen(pairs[1], np.int32)
     sets = np.zeros((len(first), left.shape[1]), np.uint64)

@@ -1,8 +1,8 @@
-"""Candidate pairs of a join by comparisons and time bands: few of them false, none missing, each once.
+"""Candidate pairs of a join by comparisons and time bands. No pair is missing, each comes once, and few are false.
 
-Whatever is asked of one array of right values (a comparison, BETWEEN, a time band) comes down to an interval of
-integer keys per left row, so the right rows it admits are one range of the right rows in the order of that array.
-The array with the fewest such candidates is walked; the intervals of all others are tested on the way.
+Each condition on one array of right values (a comparison, BETWEEN, a time band) becomes an interval of integer keys
+per left row, so the right rows that it admits are one range of the right rows in the order of that array. The join
+walks the array with the fewest candidates and tests each candidate against the intervals of all other arrays.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ Rows: TypeAlias = npt.NDArray[np.int32]
 _COMPARISONS = ("<", "<=", ">", ">=")
 _MAX_ROWS = 2**31 - 1
 _FEW = 64
-"""So few left rows are tried with all right rows faster than the right rows are sorted."""
+"""Up to this many left rows, testing all right rows is faster than sorting them."""
 _BLOCK = 1024
-"""So many right rows are tested at a time, most often to find that none of them fits."""
+"""The number of right rows that are tested at a time; in most blocks, no row passes."""
 _DECIMAL = np.dtype([("low", "<i8"), ("high", "<i8")])
 _FLOATS: dict[int, npt.DTypeLike] = {16: np.float16, 32: np.float32, 64: np.float64}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """`left <comparison> right` must hold of a pair; it never does if a side is not valid (None: all are).
+    """The condition `left <comparison> right` on a pair; it is false if a side is not valid (flags of None: all valid).
 
-    Values are booleans, integers or floats of one meaning on both sides (decimals: of one scale), compared as Spark
-    does. Bounds with the same object as `right` (and as `right_valid`) are used together: two of them make BETWEEN.
+    Values are booleans, integers or floats of the same meaning on both sides (decimals: of the same scale), compared as
+    in Spark. Bounds with the same objects `right` and `right_valid` are used together: two of them form a BETWEEN.
     """
 
     left: Array
@@ -66,7 +66,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Axis:
-    """What is asked of one right array: lows[a] <= keys[b] <= highs[a] and valid[b]; no b has it where lows > highs."""
+    """The condition on one right array: lows[a] <= keys[b] <= highs[a] and valid[b]; no b qualifies if lows > highs."""
 
     lows: Longs
     highs: Longs
@@ -76,7 +76,7 @@ class _Axis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Walk:
-    """Left row k has its candidates at starts[k]:ends[k] of the right rows taken in this order."""
+    """An order of the right rows, in which positions starts[k]:ends[k] are the candidates of left row k."""
 
     order: npt.NDArray[np.intp]
     starts: Longs
@@ -84,15 +84,16 @@ class _Walk:
 
     @property
     def count(self) -> int:
-        """How many candidates there are."""
+        """The number of candidates."""
         return int(np.sum(self.ends - self.starts))
 
 
 def sortable(array: pa.Array | pa.ChunkedArray) -> tuple[Array, Flags | None] | None:
-    """Values whose numpy order is Spark's, and which are valid (None: all); None if the type has no such values.
+    """Return values whose numpy order is Spark's order, and their validity (None: all valid).
 
-    Integers, dates, timestamps, booleans and decimals that fit give int64, floats float64. Values of two arrays are
-    comparable if the types are the same, or differ only in width. What lies under NULLs is arbitrary.
+    Integers, dates, timestamps, booleans and decimals that fit become int64, floats float64; return None for all other
+    arrays. Values of two arrays are comparable if their types are the same or differ only in width. Values under NULLs
+    are arbitrary.
     """
     kind = array.type.value_type if pt.is_dictionary(array.type) else array.type
     if not any(is_known(kind) for is_known in _KNOWN):
@@ -103,9 +104,9 @@ def sortable(array: pa.Array | pa.ChunkedArray) -> tuple[Array, Flags | None] | 
 
 
 def time_bounds(left_times: Times, right_times: Times, low: int | None, high: int | None) -> tuple[Bound, ...]:
-    """low <= t_left - t_right <= high as bounds on `right_times`; None, or an end of the range of times, is no limit.
+    """Return low <= t_left - t_right <= high as bounds on `right_times`; None or an end of the time range is no limit.
 
-    Limits beyond the range of times count as its ends, and so do distances, as in the merge join.
+    Limits and distances beyond the time range are clamped to its ends, as in the merge join.
     """
     low = TIME_MIN if low is None else max(min(low, TIME_MAX), TIME_MIN)
     high = TIME_MAX if high is None else max(min(high, TIME_MAX), TIME_MIN)
@@ -130,22 +131,22 @@ def theta_pairs(
     high: int | None,
     chunk: int = 1 << 20,
 ) -> Iterator[tuple[Rows, Rows]]:
-    """All pairs of left and right rows that satisfy every bound and low <= t_left - t_right <= high (`time_bounds`).
+    """Yield all pairs of rows that satisfy every bound and low <= t_left - t_right <= high (`time_bounds`).
 
-    Each pair comes once, ascending by left row, in pieces of at most `chunk` pairs, none of them empty. Without
-    limits the times are not looked at. Equal arguments give equal pieces.
+    Each pair comes once, ascending by left row, in nonempty pieces of at most `chunk` pairs. Without limits the times
+    are not read. Equal arguments give equal pieces.
     """
     if max(left_count, right_count) > _MAX_ROWS:
         raise InternalError(f"a join of {left_count} by {right_count} rows is larger than {_MAX_ROWS}")
     if left_count == 0 or right_count == 0:
         return
-    asked = [*bounds, *time_bounds(left_times, right_times, low, high)]
-    for bound in asked:
+    all_bounds = [*bounds, *time_bounds(left_times, right_times, low, high)]
+    for bound in all_bounds:
         if len(bound.left) != left_count or len(bound.right) != right_count:
             raise InternalError(
                 f"a bound has {len(bound.left)} by {len(bound.right)} rows of {left_count}, {right_count}"
             )
-    axes = _to_axes(asked)
+    axes = _to_axes(all_bounds)
     lefts, rights = _alive(axes, left_count, right_count)
     if len(lefts) == 0 or len(rights) == 0:
         return
@@ -161,7 +162,7 @@ def _numbers(array: pa.Array) -> Array | None:
     if pt.is_boolean(kind):
         return fixed_values(array.cast(pa.uint8()), np.uint8).astype(np.int64)
     if pt.is_floating(kind):
-        with np.errstate(invalid="ignore"):  # signalling NaNs, and whatever lies under a NULL
+        with np.errstate(invalid="ignore"):  # signalling NaNs, and arbitrary values under NULLs
             return fixed_values(array, _FLOATS[kind.bit_width]).astype(np.float64, copy=False)
     if pt.is_decimal(kind):
         halves = fixed_values(array.cast(pa.decimal128(kind.precision, kind.scale)), _DECIMAL)
@@ -172,7 +173,7 @@ def _numbers(array: pa.Array) -> Array | None:
     return fixed_values(array, f"{sign}{kind.byte_width}").astype(np.int64, copy=False)
 
 
-# Other units of time would need rounding to compare with these, and rounded values do not bound exact ones.
+# Other units of time would need rounding to be comparable, and rounded values do not bound exact ones.
 _KNOWN = (
     pt.is_null,
     pt.is_boolean,
@@ -186,15 +187,15 @@ _KNOWN = (
 
 
 def _minus(times: Times, distance: int) -> tuple[Times, Flags, Flags]:
-    """times - distance held at the ends of the range, and which would lie below and above it."""
+    """Return times - distance clamped to the time range, and flags for the times that would lie below and above it."""
     below, above = times < TIME_MIN + max(distance, 0), times > TIME_MAX + min(distance, 0)
-    less = times - np.int64(distance)  # wraps around exactly where it is replaced
-    less[below], less[above] = TIME_MIN, TIME_MAX
-    return less, below, above
+    shifted = times - np.int64(distance)  # overflows only where the next line replaces the value
+    shifted[below], shifted[above] = TIME_MIN, TIME_MAX
+    return shifted, below, above
 
 
 def _to_axes(bounds: Sequence[Bound]) -> list[_Axis]:
-    """One axis for each right array, with what all of its bounds ask together."""
+    """Return one axis for each right array, which combines all bounds on the array."""
     groups: defaultdict[tuple[int, int, bool], list[Bound]] = defaultdict(list)
     for bound in bounds:
         floating = "f" in (bound.left.dtype.kind, bound.right.dtype.kind)
@@ -207,24 +208,24 @@ def _to_axis(bounds: Sequence[Bound], *, floating: bool) -> _Axis:
     lows, highs = np.full(count, TIME_MIN), np.full(count, TIME_MAX)
     for bound in bounds:
         keys = _to_keys(bound.left, floating=floating)
-        never = np.zeros(count, np.bool_) if bound.left_valid is None else ~bound.left_valid
+        unsatisfiable = np.zeros(count, np.bool_) if bound.left_valid is None else ~bound.left_valid
         match bound.comparison:
             case "<=":
                 np.maximum(lows, keys, out=lows)
             case "<":
-                never |= keys == TIME_MAX
+                unsatisfiable |= keys == TIME_MAX
                 np.maximum(lows, keys + np.int64(1), out=lows)
             case ">=":
                 np.minimum(highs, keys, out=highs)
             case _:
-                never |= keys == TIME_MIN
+                unsatisfiable |= keys == TIME_MIN
                 np.minimum(highs, keys - np.int64(1), out=highs)
-        lows[never], highs[never] = TIME_MAX, TIME_MIN
+        lows[unsatisfiable], highs[unsatisfiable] = TIME_MAX, TIME_MIN
     return _Axis(lows, highs, _to_keys(bounds[0].right, floating=floating), bounds[0].right_valid)
 
 
 def _to_keys(values: Array, *, floating: bool) -> Longs:
-    """Integers in the order of the values; integers beside floats are compared as floats, as in Spark."""
+    """Return integers in the order of the values; integers are compared with floats as floats, as in Spark."""
     if not floating:
         return values.astype(np.int64, copy=False)
     with np.errstate(invalid="ignore"):
@@ -235,7 +236,7 @@ def _to_keys(values: Array, *, floating: bool) -> Longs:
 
 
 def _alive(axes: Sequence[_Axis], left_count: int, right_count: int) -> tuple[Array, Array]:
-    """The left rows that ask for something, and the right rows that are not out of reach of all of them."""
+    """Return the left rows without an empty interval, and the valid right rows within the hull of their intervals."""
     lefts, rights = np.ones(left_count, np.bool_), np.ones(right_count, np.bool_)
     for axis in axes:
         lefts &= axis.lows <= axis.highs
@@ -247,17 +248,17 @@ def _alive(axes: Sequence[_Axis], left_count: int, right_count: int) -> tuple[Ar
 
 
 def _cheapest(axes: Sequence[_Axis], left_count: int, right_count: int) -> tuple[_Walk, list[_Axis]]:
-    """The walk with the fewest candidates, and the axes it does not decide."""
-    everything = _Walk(np.arange(right_count), np.zeros(left_count, np.int64), np.full(left_count, right_count))
+    """Return the walk with the fewest candidates, and the axes that it leaves to be tested."""
+    full_walk = _Walk(np.arange(right_count), np.zeros(left_count, np.int64), np.full(left_count, right_count))
     if left_count <= _FEW or not axes:
-        return everything, list(axes)
+        return full_walk, list(axes)
     walks = [_walk_of(axis) for axis in axes]
-    best = min(range(len(axes)), key=lambda at: walks[at].count)
-    return walks[best], [axis for at, axis in enumerate(axes) if at != best]
+    best = min(range(len(axes)), key=lambda number: walks[number].count)
+    return walks[best], [axis for number, axis in enumerate(axes) if number != best]
 
 
 def _walk_of(axis: _Axis) -> _Walk:
-    # Equal keys keep their order, on every machine: a retried task finds its pairs in the same order.
+    # The sort is stable, so that a retried task finds its pairs in the same order on every machine.
     order = np.argsort(axis.keys, kind="stable")
     keys = axis.keys[order]
     return _Walk(order, np.searchsorted(keys, axis.lows, "left"), np.searchsorted(keys, axis.highs, "right"))
@@ -266,20 +267,20 @@ def _walk_of(axis: _Axis) -> _Walk:
 def _pieces(
     walk: _Walk, axes: Sequence[_Axis], lefts: Rows, rights: Rows, *, chunk: int
 ) -> Iterator[tuple[Rows, Rows]]:
-    """The candidates of a walk that the axes admit, by their row numbers; `rights` are in the order of the walk."""
+    """Yield the candidates of a walk that the axes admit, as row numbers; `rights` are in the order of the walk."""
     ranges = frozen(walk.starts, np.int64), frozen(walk.ends, np.int64)
     tests = (
         _rows([axis.lows for axis in axes], len(lefts)),
         _rows([axis.highs for axis in axes], len(lefts)),
         _rows([axis.keys[walk.order] for axis in axes], len(rights)),
     )
-    room = max(1, min(chunk, walk.count))
+    capacity = max(1, min(chunk, walk.count))
     state = np.zeros(2, np.int64)
     while state[0] < len(lefts):
-        ia, ib = np.empty(room, np.int32), np.empty(room, np.int32)
-        found = _fill(ranges, tests, (lefts, rights), state, (ia, ib))
-        if found:
-            yield ia[:found], ib[:found]
+        ia, ib = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+        count = _fill(ranges, tests, (lefts, rights), state, (ia, ib))
+        if count:
+            yield ia[:count], ib[:count]
 
 
 def _rows(arrays: Sequence[Longs], width: int) -> Longs:
@@ -294,9 +295,9 @@ def _fill(
     state: Longs,
     out: tuple[Rows, Rows],
 ) -> int:
-    """Write pairs until the output is full or the ranges are used up; returns how many.
+    """Write pairs until the output is full or the ranges are exhausted; return the number of pairs.
 
-    `state` says where to go on: left row (beyond the end when all is done), and the next position to test.
+    `state` is where to resume: the left row (past the end when done) and the next position to test.
     """
     starts, ends = ranges
     lefts, rights = rows
@@ -307,7 +308,7 @@ def _fill(
     while i < len(starts):
         m = max(m, starts[i])
         while m < ends[i] and n < len(ia):
-            # No more tests than there is room: a pair is written before it is known to count.
+            # Test no more rows than there is room for: each pair is written before it is known to count.
             size = min(ends[i] - m, len(ia) - n)
             if len(tests[0]) == 0:
                 for k in range(size):
@@ -330,13 +331,13 @@ def _fill(
 
 @nb.njit(cache=True, nogil=True)
 def _test(tests: tuple[Longs, Longs, Longs], i: int, m: int, hits: Flags) -> int:
-    """Which right rows from position m on the left row admits; returns how many of them. It compiles to vector code."""
+    """Set hits[k] if left row i admits the right row at m + k; return the number of hits. Compiles to vector code."""
     lows, highs, keys = tests
     hits[:] = True
     for axis in range(len(lows)):
-        low, high, line = lows[axis, i], highs[axis, i], keys[axis, m : m + len(hits)]
+        low, high, axis_keys = lows[axis, i], highs[axis, i], keys[axis, m : m + len(hits)]
         for k in range(len(hits)):
-            hits[k] &= (low <= line[k]) & (line[k] <= high)
+            hits[k] &= (low <= axis_keys[k]) & (axis_keys[k] <= high)
     count = 0
     for k in range(len(hits)):
         count += hits[k]

@@ -1,8 +1,8 @@
-"""Merge join of two buckets: the pairs of rows some query wants.
+"""Merge join of two buckets, which finds the pairs of rows that some query wants.
 
-Both sides are in (hash, time) order. A pair is kept if one slot is in both query-sets, in the mask of the two buckets
-and in the window table's set for their times. Which slots those are is not recorded: a reader finds its own again
-from the rows (`select_pairs`), so the first common bit ends the test.
+Both sides are in (hash, time) order. A pair is kept if some slot is in both query-sets, in the mask of the two buckets
+and in the window table's set for their times. The join does not record these slots: a reader computes its own pairs
+from the rows (`select_pairs`), so the test stops at the first common bit.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _TURN = 4096
 class Side:
     """One bucket in the order of an index: `h` ascending, times ascending among equal hashes.
 
-    `rows` are the row numbers in index order, None if the rows themselves are in that order;
-    `t` and `sets` are by row number.
+    `rows` are the row numbers in index order, or None if the rows are stored in that order; `t` and `sets` are by
+    row number.
     """
 
     h: npt.NDArray[np.uint64]
@@ -47,12 +47,12 @@ class Side:
     rows: Rows | None = None
 
     def order(self) -> Rows:
-        """The row numbers in index order."""
+        """Return the row numbers in index order."""
         return np.arange(len(self.h), dtype=np.int32) if self.rows is None else self.rows
 
 
 def join_pairs(left: Side, right: Side, table: WindowTable, mask: Words) -> tuple[Rows, Rows]:
-    """Row numbers of all pairs some slot of the mask admits, ascending by hash, then by left and right time."""
+    """Return the row numbers of all pairs that some slot of the mask admits, by hash, then by left and right time."""
     pieces = list(iter_pairs(left, right, table, mask))
     if len(pieces) == 1:
         return pieces[0]
@@ -66,7 +66,7 @@ def join_pairs(left: Side, right: Side, table: WindowTable, mask: Words) -> tupl
 def iter_pairs(
     left: Side, right: Side, table: WindowTable, mask: Words, *, chunk: int = _CHUNK
 ) -> Iterator[tuple[Rows, Rows]]:
-    """The pairs of `join_pairs` in pieces of at most `chunk` pairs, none of them empty."""
+    """Yield the pairs of `join_pairs` in nonempty pieces of at most `chunk` pairs."""
     admitted = common(table.masks, mask)
     ranks = np.flatnonzero(admitted.any(axis=1))
     if len(ranks) == 0:
@@ -78,14 +78,14 @@ def iter_pairs(
     wanted = frozen(np.bitwise_or.reduce(admitted)[:words], np.uint64)
     decided = len(ranks) == 1 and len(table.slides) == 0
     state = np.zeros(5, np.int64)
-    # Small at first: fresh memory costs more than the join of two small buckets.
-    room = min(chunk, 2 * (len(left.h) + len(right.h)))
+    # Start small: fresh memory costs more than the join of two small buckets.
+    capacity = min(chunk, 2 * (len(left.h) + len(right.h)))
     while state[0] < len(left.h):
-        ia, ib = np.empty(room, np.int32), np.empty(room, np.int32)
-        found = _fill(*lanes, windows, wanted, low, high, decided, state, ia, ib)
-        if found:
-            yield ia[:found], ib[:found]
-        room = min(chunk, 4 * room)
+        ia, ib = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+        count = _fill(*lanes, windows, wanted, low, high, decided, state, ia, ib)
+        if count:
+            yield ia[:count], ib[:count]
+        capacity = min(chunk, 4 * capacity)
 
 
 def _lane(side: Side) -> _Lane:
@@ -114,8 +114,8 @@ def _windows(table: WindowTable) -> _Windows:
 
 @nb.njit(cache=True, nogil=True)
 def minus(first: int, second: int) -> int:
-    """first - second, held at the ends of the range."""
-    # Asked beforehand: compiled code may assume that a subtraction does not overflow.
+    """Return first - second, clamped to the range of times."""
+    # Check before subtracting: compiled code may assume that a subtraction does not overflow.
     if second > 0 and first < TIME_MIN + second:
         return TIME_MIN
     if second < 0 and first > TIME_MAX + second:
@@ -125,7 +125,7 @@ def minus(first: int, second: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def rank_among(cuts: Times, begin: int, end: int, x: int) -> int:
-    """How many of cuts[begin:end] are <= x."""
+    """Return the rank of x: the number of cuts[begin:end] that are <= x."""
     if end - begin <= _LINEAR:
         rank = 0
         for k in range(begin, end):
@@ -141,7 +141,7 @@ def rank_among(cuts: Times, begin: int, end: int, x: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def _seek(h: npt.NDArray[np.uint64], at: int, key: np.uint64) -> int:
-    """The first position from `at` on whose hash is not below the key; near ones are found fastest."""
+    """Return the first position from `at` on whose hash is >= key, by a search that is fastest for near positions."""
     step = 1
     while at + step < len(h) and h[at + step] < key:
         at += step
@@ -158,7 +158,7 @@ def _seek(h: npt.NDArray[np.uint64], at: int, key: np.uint64) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def _run_end(h: npt.NDArray[np.uint64], at: int) -> int:
-    """The first position behind `at` with another hash."""
+    """Return the first position after `at` with another hash."""
     key, near = h[at], min(at + _GALLOP, len(h))
     for k in range(at + 1, near):
         if h[k] != key:
@@ -170,7 +170,7 @@ def _run_end(h: npt.NDArray[np.uint64], at: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def _first_since(t: Times, rows: Rows, begin: int, end: int, floor: int) -> int:
-    """The first position of begin:end whose time is not before the floor; near ones are found fastest."""
+    """Return the first position of begin:end whose time is >= floor, by a search that is fastest for near positions."""
     indexed = len(rows) > 0
     step, low = 1, begin
     while low < end and t[rows[low] if indexed else low] < floor:
@@ -200,17 +200,18 @@ def _fill(
     ia: Rows,
     ib: Rows,
 ) -> int:
-    """Write pairs until the output is full or a side used up; `decided` if the limits say all about times.
+    """Write pairs until the output is full or a side is exhausted; return the number of pairs.
 
-    The two steps take turns at a few thousand pairs, so that the second finds the rows still in the cache.
+    If `decided`, `low` and `high` alone tell which times are admitted. Otherwise `_match` and `_admit` alternate every
+    few thousand pairs, so that `_admit` finds the rows still in the cache.
     """
     n = 0
     while n < len(ia) and state[0] < len(left[0]):
         end = len(ia) if decided else min(n + _TURN, len(ia))
-        found = _match(left, right, wanted, low, high, state, ia[n:end], ib[n:end])
+        count = _match(left, right, wanted, low, high, state, ia[n:end], ib[n:end])
         if not decided:
-            found = _admit(left, right, windows, wanted, ia[n : n + found], ib[n : n + found])
-        n += found
+            count = _admit(left, right, windows, wanted, ia[n : n + count], ib[n : n + count])
+        n += count
     return n
 
 
@@ -218,14 +219,14 @@ def _fill(
 def _match(left: _Lane, right: _Lane, wanted: Words, low: int, high: int, state: Times, ia: Rows, ib: Rows) -> int:
     """Write pairs with equal hashes, a distance in low:high and a common wanted slot, until the output is full.
 
-    `state` says where to go on: left position (beyond the end when all is done); begin and end of the right run
-    with its hash; the first position of the run that is young enough for the left row; the next one to test.
+    `state` is where to resume: the left position (past the end when done); begin and end of the right run with its
+    hash; the first position of the run that is not too old for the left row; the next position to test.
     """
     hl, tl, sl, rl = left
     hr, tr, sr, rr = right
     indexed_l, indexed_r = len(rl) > 0, len(rr) > 0
     gallop_l, gallop_r = len(hl) > _GALLOP * len(hr), len(hr) > _GALLOP * len(hl)
-    # A left row outside of these would need partners outside of the range of times.
+    # A left row outside these limits would only pair with rows outside the range of times.
     earliest, latest = TIME_MIN + max(low, 0), TIME_MAX + min(high, 0)
     i, j, end, begin, m = state
     n = 0
@@ -237,7 +238,7 @@ def _match(left: _Lane, right: _Lane, wanted: Words, low: int, high: int, state:
                 elif gallop_r and hl[i] > hr[j]:
                     j = _seek(hr, j, hl[i])
                 else:
-                    # Which side is behind is a coin toss: adding beats branching.
+                    # Which side is behind is unpredictable: adding is faster than branching.
                     behind = hl[i] < hr[j]
                     i, j = i + behind, j + (not behind)
                 continue
@@ -256,14 +257,14 @@ def _match(left: _Lane, right: _Lane, wanted: Words, low: int, high: int, state:
         limit = min(stop, m + len(ia) - n)
         while m < limit:
             b = rr[m] if indexed_r else m
-            some = sl[a, 0] & sr[b, 0] & wanted[0]
+            shared = sl[a, 0] & sr[b, 0] & wanted[0]
             w = 1
-            while some == 0 and w < len(wanted):
-                some = sl[a, w] & sr[b, w] & wanted[w]
+            while shared == 0 and w < len(wanted):
+                shared = sl[a, w] & sr[b, w] & wanted[w]
                 w += 1
-            # Written in any case and counted only if it holds: again no branch to mispredict.
+            # Write each pair and count it only if it qualifies, to avoid another unpredictable branch.
             ia[n], ib[n] = a, b
-            n += (oldest <= tr[b]) & (tr[b] <= newest) & (some != 0)
+            n += (oldest <= tr[b]) & (tr[b] <= newest) & (shared != 0)
             m += 1
         if limit < stop:
             state[:] = i, j, end, begin, m
@@ -278,7 +279,7 @@ def _match(left: _Lane, right: _Lane, wanted: Words, low: int, high: int, state:
 
 @nb.njit(cache=True, nogil=True)
 def _meet(first: Words, a: int, second: Words, b: int, mask: Words, sets: Words, row: int) -> bool:
-    """Whether the query-sets of two rows have a slot of the mask and of a row of sets in common."""
+    """Return whether two rows' query-sets, the mask and one row of `sets` have a slot in common."""
     for w in range(len(mask)):  # noqa: SIM110 - numba has no any()
         if first[a, w] & second[b, w] & mask[w] & sets[row, w]:
             return True
@@ -287,7 +288,7 @@ def _meet(first: Words, a: int, second: Words, b: int, mask: Words, sets: Words,
 
 @nb.njit(cache=True, nogil=True)
 def _admit(left: _Lane, right: _Lane, windows: _Windows, mask: Words, ia: Rows, ib: Rows) -> int:
-    """Keep the pairs some slot of the mask admits, at the front of the arrays; returns how many."""
+    """Move the pairs that some slot of the mask admits to the front of the arrays; return their number."""
     _, tl, sl, _ = left
     _, tr, sr, _ = right
     (cuts, block_cuts, block, sure, plain, sliding), slides, sizes, starts = windows
@@ -297,24 +298,24 @@ def _admit(left: _Lane, right: _Lane, windows: _Windows, mask: Words, ia: Rows, 
     for k in range(len(ia)):
         a, b = ia[k], ib[k]
         distance = minus(tl[a], tr[b])
-        at = rank_among(block_cuts, 0, len(block_cuts), distance)
-        hit = _meet(sl, a, sr, b, mask, sure, at)
-        rank = at * block
+        block_rank = rank_among(block_cuts, 0, len(block_cuts), distance)
+        hit = _meet(sl, a, sr, b, mask, sure, block_rank)
+        rank = block_rank * block
         if block > 1 and not hit:
             rank += rank_among(cuts, rank, min(rank + block - 1, len(cuts)), distance)
             hit = _meet(sl, a, sr, b, mask, plain, rank)
         earlier, later = min(tl[a], tr[b]), max(tl[a], tr[b])
         g = 0
         while not hit and g < len(slides):
-            since = earlier % slides[g]
-            # A window that begins before the least time cannot be written down, and nobody reports it.
-            if earlier >= TIME_MIN + since:
-                window = earlier - since
-                size = size_ends[g] + g + rank_among(size_cuts, size_ends[g], size_ends[g + 1], minus(later, window))
-                start = start_ends[g] + g + rank_among(start_cuts, start_ends[g], start_ends[g + 1], window)
+            offset = earlier % slides[g]
+            # A window that begins before the earliest time cannot be represented, and no query reports it.
+            if earlier >= TIME_MIN + offset:
+                begin = earlier - offset
+                size_row = size_ends[g] + g + rank_among(size_cuts, size_ends[g], size_ends[g + 1], minus(later, begin))
+                start_row = start_ends[g] + g + rank_among(start_cuts, start_ends[g], start_ends[g + 1], begin)
                 for w in range(len(mask)):
-                    both = sl[a, w] & sr[b, w] & mask[w] & sliding[rank, w]
-                    if both & size_sets[size, w] & start_sets[start, w]:
+                    shared = sl[a, w] & sr[b, w] & mask[w] & sliding[rank, w]
+                    if shared & size_sets[size_row, w] & start_sets[start_row, w]:
                         hit = True
                         break
             g += 1

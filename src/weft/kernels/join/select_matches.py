@@ -1,7 +1,7 @@
-"""The reader's side of the join: which of the logged pairs, or rows, are one query's, and in which windows.
+"""The reader's side of the join: selection of one query's pairs or rows, and of their windows.
 
-The log of a pair of buckets holds the pairs some query wants. Whether the slot still meant this query between the two
-buckets is one bit of their mask, the same for all of their pairs: the caller asks that once, before reading.
+The log of a pair of buckets holds the pairs that some query wants. Whether the slot belonged to this query when the
+buckets were written is the same for all of their pairs: the caller checks it once, before reading.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Timed = tuple[Times, Words]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selected:
-    """Positions of what a query takes, ascending; with sliding windows one entry per window and its beginning."""
+    """Ascending positions of a query's pairs or rows; with sliding windows, one entry per window, with its start."""
 
     positions: npt.NDArray[np.int64]
     window_start: Times | None
@@ -42,12 +42,12 @@ def select_pairs(
     sliding: Sliding | None,
     start: int | None,
 ) -> Selected:
-    """The pairs (ia[k], ib[k]) both of whose rows have the slot, at an admitted distance, in a common window."""
+    """Select the pairs (ia[k], ib[k]) whose rows both have the slot, at an admitted distance, in a common window."""
     low = TIME_MIN if bounds.low is None else bounds.low
     high = TIME_MAX if bounds.high is None else bounds.high
     word, bit = divmod(slot, WORD_BITS)
-    reach = min(left[1].shape[1], right[1].shape[1])
-    if word >= reach or low > min(high, TIME_MAX) or high < TIME_MIN:
+    words = min(left[1].shape[1], right[1].shape[1])
+    if word >= words or low > min(high, TIME_MAX) or high < TIME_MIN:
         return _nothing(sliding)
     positions = _pairs_of(
         (frozen(ia, np.int32), frozen(ib, np.int32)),
@@ -60,12 +60,12 @@ def select_pairs(
     )
     if sliding is None:
         return Selected(positions, None)
-    times, others = left[0][ia[positions]], right[0][ib[positions]]
-    return _by_window(positions, np.minimum(times, others), np.maximum(times, others), sliding, start)
+    lefts, rights = left[0][ia[positions]], right[0][ib[positions]]
+    return _by_window(positions, np.minimum(lefts, rights), np.maximum(lefts, rights), sliding, start)
 
 
 def select_rows(t: Times, sets: Words, *, slot: int, sliding: Sliding | None, start: int | None) -> Selected:
-    """The rows that have the slot; with sliding windows, once for each window they are in."""
+    """Select the rows that have the slot; with sliding windows, once for each window that contains the row."""
     word, bit = divmod(slot, WORD_BITS)
     if word >= sets.shape[1]:
         return _nothing(sliding)
@@ -77,12 +77,12 @@ def select_rows(t: Times, sets: Words, *, slot: int, sliding: Sliding | None, st
 
 
 def select_windows(earliest: Times, latest: Times, *, sliding: Sliding, start: int | None) -> Selected:
-    """Combinations by their earliest and latest row, once for each window that holds both."""
+    """Select combinations, given by their earliest and latest times, once for each window that contains both."""
     return _by_window(np.arange(len(earliest)), earliest, latest, sliding, start)
 
 
 def slot_counts(sets: Words) -> npt.NDArray[np.int64]:
-    """For every slot, how many rows have it."""
+    """Return, for each slot, the number of rows that have it."""
     return _slot_counts(frozen(sets, np.uint64))
 
 
@@ -114,23 +114,23 @@ def _pairs_of(
     ia, ib = pairs
     tl, sl = left
     tr, sr = right
-    out = np.empty(len(ia), np.int64)
+    positions = np.empty(len(ia), np.int64)
     n = 0
     for k in range(len(ia)):
         a, b = ia[k], ib[k]
         distance = minus(tl[a], tr[b])
-        out[n] = k
+        positions[n] = k
         n += (sl[a, word] & sr[b, word] & bit != 0) & (low <= distance) & (distance <= high)
-    return out[:n].copy()
+    return positions[:n].copy()
 
 
 @nb.njit(cache=True, nogil=True)
 def _windows_of(
     positions: npt.NDArray[np.int64], times: tuple[Times, Times], size: int, slide: int, start: int
 ) -> tuple[npt.NDArray[np.int64], Times]:
-    """One entry per window [w, w + size), w a multiple of slide and not before start, that holds both times.
+    """Return one entry per window [w, w + size), w a multiple of slide and not before start, that contains both times.
 
-    Windows of one position are in ascending order.
+    The windows of one position are in ascending order.
     """
     earlier, later = times
     total = 0
@@ -139,12 +139,12 @@ def _windows_of(
         windows = np.empty(total, np.int64)
         total = 0
         for k in range(len(positions)):
-            since = earlier[k] % slide
-            # Windows from `oldest` on are long enough and reported; none begins before the least time.
+            offset = earlier[k] % slide
+            # Windows that begin at or after `oldest` hold the later time and are reported; none begins before TIME_MIN.
             oldest = max(later[k] - size + 1, start) if later[k] >= TIME_MIN + size else start
-            if earlier[k] < TIME_MIN + since or earlier[k] - since < oldest:
+            if earlier[k] < TIME_MIN + offset or earlier[k] - offset < oldest:
                 continue
-            last = earlier[k] - since
+            last = earlier[k] - offset
             count = (last - oldest) // slide + 1
             if fill:
                 for c in range(count):
@@ -156,7 +156,7 @@ def _windows_of(
 
 @nb.njit(cache=True, nogil=True)
 def _slot_counts(sets: Words) -> npt.NDArray[np.int64]:
-    """Eight counters of a byte share a word, so a word of a row takes eight additions; emptied before they overflow."""
+    """Count in bytes, eight per word, so a word of a row takes eight additions; flush bytes before they overflow."""
     rows, words = sets.shape
     counts = np.zeros(words * WORD_BITS, np.int64)
     ones = np.uint64(0x0101010101010101)

@@ -1,9 +1,9 @@
-"""Which queries' windows admit a pair of rows, looked up by rank instead of asked query by query.
+"""A lookup table of the queries whose windows admit a pair of rows, so that no pair is tested query by query.
 
-All live windows are sorted once. A pair's distance in time, looked up by rank among the ends of all bounds, gives
-the set of slots that admit it. Sliding windows need more than the distance: for each distinct slide, the last
-window that begins at or before the earlier row decides (an earlier one ends earlier), and how far the later row lies
-behind its beginning is looked up by rank among the sizes.
+All live windows are sorted once. The rank of a pair's distance in time among the ends of all bounds gives the set of
+slots that admit it. Sliding windows need more than the distance: for each distinct slide, the last window that begins
+at or before the earlier row decides (an earlier window ends earlier). The rank of the later row's distance from the
+beginning of this window, among the window sizes, gives the set of slots.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BLOCKS = 12
 
 @dataclass(frozen=True, slots=True)
 class WindowEntry:
-    """What one query asks of a pair: distances within `bounds`, and a common window that begins at `start` or later."""
+    """A query's condition on a pair: a distance within `bounds` and a common window that begins at `start` or later."""
 
     slot: int
     bounds: TimeBounds
@@ -42,10 +42,10 @@ class WindowEntry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Sets that change at cut points, several such lines one after another.
+    """Step functions whose values are query-sets, called lines and stored one after another.
 
-    Line g has the cuts cuts[ends[g]:ends[g + 1]] and one set more than cuts, from row ends[g] + g on; the set at x
-    is the one with the rank of x, the number of cuts <= x.
+    Line g has the cuts cuts[ends[g]:ends[g + 1]] and one set more than cuts, from row ends[g] + g on. The set at x is
+    the one at the rank of x, the number of cuts <= x.
     """
 
     cuts: Times
@@ -55,23 +55,23 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowTable:
-    """Sets of slots by distance t_left - t_right, and what sliding windows ask beyond it."""
+    """Query-sets by distance t_left - t_right, and the further conditions of sliding windows."""
 
     words: int
     cuts: Times
     plain: Words
-    """[rank, word]: slots whose bounds admit the distance, and that is all they ask"""
+    """[rank, word]: slots whose bounds admit the distance and that have no other condition."""
     sliding: Words
-    """[rank, word]: slots whose bounds admit the distance, and that also ask for a common window"""
+    """[rank, word]: slots whose bounds admit the distance and that also require a common window."""
     block: int
-    """every so many ranks are a block; with more than a few windows most pairs need no more than theirs"""
+    """The number of ranks in a block. With many windows, the `sure` set of their block decides most pairs."""
     sure: Words
-    """[block, word]: the plain slots that admit all distances of the block"""
+    """[block, word]: the plain slots that admit all distances of the block."""
     slides: Times
     sizes: Steps
-    """per slide: slots whose windows are longer than a row's distance from the window's beginning"""
+    """Per slide: slots whose windows are longer than the distance of a row from the beginning of the window."""
     starts: Steps
-    """per slide: slots that report a window which begins at this time"""
+    """Per slide: slots that report a window that begins at a given time."""
 
     @property
     def masks(self) -> Words:
@@ -80,7 +80,7 @@ class WindowTable:
 
     @property
     def low(self) -> int | None:
-        """The smallest distance some slot admits, None if unlimited; more than `high` if there is no slot."""
+        """The smallest distance that some slot admits, None if unlimited; more than `high` if no slot admits any."""
         ranks = self._ranks()
         if len(ranks) == 0:
             return 0
@@ -88,14 +88,14 @@ class WindowTable:
 
     @property
     def high(self) -> int | None:
-        """The largest distance some slot admits, None if unlimited."""
+        """The largest distance that some slot admits, None if unlimited."""
         ranks = self._ranks()
         if len(ranks) == 0:
             return -1
         return None if ranks[-1] == len(self.cuts) else int(self.cuts[ranks[-1]]) - 1
 
     def reachable(self, *, min_l: int, max_l: int, min_r: int, max_r: int, mask: Words | None = None) -> bool:
-        """Whether rows of these time ranges can be a pair for some slot (of the mask)."""
+        """Return whether rows of these time ranges can be a pair for some slot (of the mask)."""
         first, last = bisect_right(self.cuts, min_l - max_r), bisect_right(self.cuts, max_l - min_r)
         sets = self.masks[first : last + 1]
         return bool(sets.any() if mask is None else common(sets, mask).any())
@@ -105,19 +105,19 @@ class WindowTable:
 
 
 def window_ends(starts: Times, length: int) -> Times:
-    """Where windows of a length end, held at the latest time there is."""
+    """Return the ends of windows of the given length, clamped to the latest time."""
     ends: Times = np.minimum(starts, TIME_MAX - length) + length
     return ends
 
 
 def common(sets: Words, mask: Words) -> Words:
-    """Rows of sets ANDed with a mask, as many words as both have."""
+    """Return the rows of `sets` ANDed with a mask, with as many words as both have."""
     words = min(sets.shape[-1], len(mask))
     return sets[..., :words] & mask[:words]
 
 
 def build_window_table(entries: Sequence[WindowEntry], words: int) -> WindowTable:
-    """The table of all live windows between two streams; a slot may ask once."""
+    """Return the table of all live windows between two inputs; a slot may have only one entry."""
     if len({entry.slot for entry in entries}) < len(entries):
         raise InternalError("a slot has more than one entry in a window table")
     plain = [_distances(entry.slot, entry.bounds) for entry in entries if entry.sliding is None]
@@ -149,7 +149,7 @@ def build_window_table(entries: Sequence[WindowEntry], words: int) -> WindowTabl
 
 
 class _Interval(NamedTuple):
-    """A slot that admits what lies between two numbers, both included; the least and largest time mean unlimited."""
+    """The numbers from `low` to `high`, both included, that a slot admits; TIME_MIN and TIME_MAX mean unlimited."""
 
     slot: int
     low: int
@@ -163,13 +163,13 @@ def _distances(slot: int, bounds: TimeBounds) -> _Interval:
 
 
 def _cuts(intervals: Sequence[_Interval]) -> list[int]:
-    """Where the set of admitting slots changes; nothing changes at the least time, where rank 0 begins."""
+    """Return where the set of admitting slots changes; TIME_MIN is never a cut, because rank 0 begins there."""
     ends = {end for _, low, high in intervals if low <= high for end in (low, high + 1)}
     return sorted(end for end in ends if TIME_MIN < end <= TIME_MAX)
 
 
 def _sets(intervals: Sequence[_Interval], cuts: list[int], words: int) -> Words:
-    """For every rank among the cuts, the slots that admit it."""
+    """Return, for each rank among the cuts, the slots that admit it."""
     changes = [0] * (len(cuts) + 1)
     for slot, low, high in intervals:
         if low <= high and low <= TIME_MAX and high >= TIME_MIN:

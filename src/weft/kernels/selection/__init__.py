@@ -1,1 +1,1 @@
-"""The predicate index: one pass over a batch gives each row the set of queries that want it."""
+"""The predicate index, which computes the query-set of every row of a batch in one pass."""

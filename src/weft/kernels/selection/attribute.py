@@ -1,4 +1,4 @@
-"""One attribute of the index: its cut points, and for the keys between two cuts the bitset of slots they satisfy."""
+"""One attribute of the index: its cut points, and the slots that each range of keys between two cuts satisfies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ranks: TypeAlias = npt.NDArray[np.int32]
 Longs: TypeAlias = npt.NDArray[np.int64]
 
 _LARGEST = 2**63 - 1
-# Keys spread over at most this many values get one table entry each; others share `_BUCKETS` entries.
+# Cuts that span fewer than `_DIRECT` keys get one table entry per key; wider spans share about `_BUCKETS` entries.
 _DIRECT, _BUCKETS = 1 << 15, 1 << 12
 _NO_FLAGS = np.zeros(0, np.bool_)
 _DECIMAL = np.dtype([("low", "<i8"), ("high", "<i8")])
@@ -36,11 +36,11 @@ _PHYSICAL = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 @dataclass(frozen=True)
 class Attribute:
-    """Membership of slots along one attribute, in the compact form that travels: flips, not tables.
+    """Membership of slots along one attribute, pickled compactly as flips instead of tables.
 
-    `expression` is None for the event time. `guards` are conjuncts that must hold before an expression that may
-    raise is looked at. `low` and `null` are the slots satisfied below the first cut and by NULL; those of slots
-    this attribute does not concern are always set. At `cuts[flip_at[k]]` membership of `flip_slot[k]` changes.
+    `expression` is None for the event time. `guards` are the conjuncts that must hold on a row before an expression
+    that may raise is evaluated. `low` and `null` are the slots satisfied below the first cut and by NULL; both include
+    all slots that this attribute does not concern. At `cuts[flip_at[k]]` the membership of `flip_slot[k]` changes.
     """
 
     expression: Expression | None
@@ -57,7 +57,7 @@ class Attribute:
 
     @cached_property
     def buckets(self) -> tuple[npt.NDArray[np.int32], int]:
-        """Rank of the first key of each bucket, and the bucket width as a power of two (integer cuts only)."""
+        """The rank of the first key of each bucket, and the base-2 logarithm of the bucket width; for integer cuts."""
         assert isinstance(self.cuts, np.ndarray)
         offsets = self.cuts.view(np.uint64) - self.cuts[:1].view(np.uint64)
         span = int(offsets[-1])
@@ -69,13 +69,13 @@ class Attribute:
 
     @cached_property
     def cut_bytes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-        """String or binary cuts as offsets and bytes."""
+        """String or binary cuts as offsets and concatenated bytes."""
         texts = [cut.encode() if isinstance(cut, str) else bytes(cut) for cut in self.cuts]
         offsets = np.cumsum([0, *(len(text) for text in texts)], dtype=np.int64)
         return offsets, np.frombuffer(b"".join(texts) or b"\0", np.uint8)
 
     def table(self, words: int) -> Words:
-        """One bitset per rank (0 … len(cuts)) and a last one for NULL."""
+        """Return one bitset per rank (0 … len(cuts)), followed by one for NULL."""
         rows = len(self.cuts) + 1
         table = np.zeros((rows + 1, words), np.uint64)
         table[0] = set_to_words(self.low, words)
@@ -87,11 +87,11 @@ class Attribute:
         return table
 
     def places(self) -> npt.NDArray[np.int64]:
-        """The words that hold a slot this attribute concerns."""
+        """Return the numbers of the words that hold a slot which this attribute concerns."""
         return np.array(sorted({slot // WORD_BITS for slot in slot_numbers(self.concerned)}), np.int64)
 
     def rank(self, values: pa.Array | Longs, ranks: Ranks) -> tuple[int, int]:
-        """Fill in the rank of every row's value; returns the smallest and the largest."""
+        """Write the rank of every row's value to `ranks`; return the smallest and the largest rank."""
         if isinstance(values, np.ndarray):
             return self._rank_longs(values, _NO_FLAGS, ranks)
         if pt.is_dictionary(values.type):
@@ -161,7 +161,7 @@ def build_attribute(
     members: Mapping[int, Ranges],
     everyone: int,
 ) -> Attribute:
-    """The attribute on which these slots accept these ranges and everyone else accepts all."""
+    """Build the attribute where each slot of `members` accepts its ranges and the rest of `everyone` accepts all."""
     concerned = slot_set(members)
     others = everyone & ~concerned
     low = slot_set(slot for slot, ranges in members.items() if ranges.low)
@@ -169,7 +169,7 @@ def build_attribute(
     wide = _is_wide(expression)
     flips = [
         (cut, slot) for slot, ranges in members.items() for cut in ranges.cuts if wide or cut != _LARGEST + 1
-    ]  # no long reaches the successor of the largest one
+    ]  # no 64-bit key reaches the successor of the largest one
     cuts, flip_at = _sorted_cuts([cut for cut, _ in flips], wide=wide)
     slots = np.array([slot for _, slot in flips], np.int32)
     return Attribute(expression, guards, concerned, others | low, others | null, cuts, flip_at, slots)
@@ -182,8 +182,8 @@ def _is_wide(expression: Expression | None) -> bool:
 def _sorted_cuts(cuts: list[Key], *, wide: bool) -> tuple[Longs | tuple[Key, ...], npt.NDArray[np.int32]]:
     if cuts and (wide or not isinstance(cuts[0], int)):
         distinct = sorted(set(cuts))
-        place = {cut: at for at, cut in enumerate(distinct)}
-        return tuple(distinct), np.array([place[cut] for cut in cuts], np.int32)
+        places = {cut: place for place, cut in enumerate(distinct)}
+        return tuple(distinct), np.array([places[cut] for cut in cuts], np.int32)
     unique, inverse = np.unique(np.array(cuts, np.int64), return_inverse=True)
     return unique, inverse.astype(np.int32)
 

@@ -1,7 +1,7 @@
-"""Conditions as packed bits, one bit a row: what many queries do not share as ranges of one attribute.
+"""Conditions as packed bits, one per row: for conjuncts that are not ranges of an attribute shared by many queries.
 
-Every distinct comparison (`literal`) costs one pass over the ranks of its attribute, AND and OR work on 64 rows at
-once, and at last 64 rows of 64 slots are turned into words of query-sets.
+Every distinct comparison (a *literal*) costs one pass over the ranks of its attribute. AND and OR work on 64 rows at
+once. Finally, blocks of 64 slots by 64 rows are transposed into words of query-sets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from weft.plan.expression import Expression
 from weft.plan.slots import slot_numbers
 
 Condition: TypeAlias = "int | tuple[bool, tuple[Condition, ...]]"
-"""The number of a literal; or whether all of some conditions must hold (else one of them), and these."""
+"""The number of a literal, or (both, conditions): AND of the conditions if `both`, else OR."""
 
 _MOST_BITS = 1 << 29
 _MOST_ROWS, _FEWEST_ROWS = 1 << 16, 1 << 12
@@ -34,9 +34,9 @@ _MOST_ROWS, _FEWEST_ROWS = 1 << 16, 1 << 12
 
 @dataclass(frozen=True)
 class Literals:
-    """Comparisons of one attribute, numbered from `first` on; `slots` are those of the queries that make them.
+    """Comparisons of one attribute, numbered from `first` on, and the slots of the queries that contain them.
 
-    The attribute is one of the index in which the literals have the place of slots.
+    Slot n of `attribute` stands for literal first + n.
     """
 
     attribute: Attribute
@@ -49,80 +49,82 @@ class Literals:
 
     @cached_property
     def intervals(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
-        """Begin and width in ranks, and literal, of every run of ranks in which a literal holds."""
+        """The begin, width and literal of every interval of ranks in which a literal holds."""
         attribute = self.attribute
         order = np.lexsort((attribute.flip_at, attribute.flip_slot))
         flips: dict[int, list[int]] = {}
-        for slot, at in zip(attribute.flip_slot[order].tolist(), attribute.flip_at[order].tolist(), strict=True):
-            flips.setdefault(slot, []).append(at + 1)
+        for slot, cut in zip(attribute.flip_slot[order].tolist(), attribute.flip_at[order].tolist(), strict=True):
+            flips.setdefault(slot, []).append(cut + 1)
         last = len(attribute.cuts) + 1
-        found = []
+        intervals = []
         for literal in range(self.count):
             edges = ([0] if attribute.low >> literal & 1 else []) + flips.get(literal, [])
             runs = list(zip(edges[::2], [*edges[1::2], last][: len(edges[::2])], strict=True))
             runs += [(last, last + 1)] if attribute.null >> literal & 1 else []
-            found += [(begin, end - begin, literal) for begin, end in runs]
-        begins, widths, literals = zip(*found, strict=True) if found else ((), (), ())
+            intervals += [(begin, end - begin, literal) for begin, end in runs]
+        begins, widths, literals = zip(*intervals, strict=True) if intervals else ((), (), ())
         return np.array(begins, np.int32), np.array(widths, np.uint32), np.array(literals, np.int32)
 
     @cached_property
     def truths(self) -> list[tuple[bool, bool, bool]]:
-        """Of an attribute of truth values: whether each literal holds for FALSE, TRUE and NULL."""
+        """Whether each literal of a boolean attribute holds for FALSE, TRUE and NULL."""
         table = self.attribute.table(-(-self.count // WORD_BITS))
         ranks = np.zeros(2, np.int32)
         self.attribute.rank(np.array([0, 1], np.int64), ranks)
         rows = [int(ranks[0]), int(ranks[1]), len(table) - 1]
         return [
-            tuple(bool(int(table[row, at // WORD_BITS]) >> (at % WORD_BITS) & 1) for row in rows)  # type: ignore[misc]
-            for at in range(self.count)
+            tuple(bool(int(table[row, literal // WORD_BITS]) >> (literal % WORD_BITS) & 1) for row in rows)  # type: ignore[misc]
+            for literal in range(self.count)
         ]
 
     def bits(self, values: pa.Array | Longs, rows: int) -> Words:
-        """For each literal, the rows in which it holds."""
-        found = np.zeros((self.count, -(-rows // WORD_BITS)), np.uint64)
+        """Return, for each literal, packed bits of the rows in which the literal holds."""
+        result = np.zeros((self.count, -(-rows // WORD_BITS)), np.uint64)
         if isinstance(values, pa.Array) and pt.is_boolean(values.type):
             true, null = true_rows(values, rows), to_bools(values.is_null())
             packed = [_packed(~(true | null)), _packed(true), _packed(null)]
-            for at, holds in enumerate(self.truths):
-                for bits in (bits for held, bits in zip(holds, packed, strict=True) if held):
-                    found[at] |= bits
-            return found
+            for literal, holds in enumerate(self.truths):
+                for bits in (bits for applies, bits in zip(holds, packed, strict=True) if applies):
+                    result[literal] |= bits
+            return result
         ranks = np.empty(rows, np.int32)
         self.attribute.rank(values, ranks)
-        rank_bits(ranks, *self.intervals, found)
-        return found
+        rank_bits(ranks, *self.intervals, result)
+        return result
 
 
 @dataclass(frozen=True)
 class BitConditions:
-    """Literals, and the slots that each condition made of them decides about."""
+    """Literals, and the conditions over them, each with the slots that require it."""
 
     literals: tuple[Literals, ...]
     conditions: tuple[tuple[Condition, int], ...]
 
     @property
     def rows_at_once(self) -> int:
-        """Fewer with many literals: the bits of all of them are in memory together."""
-        count = sum(each.count for each in self.literals)
+        """The number of rows to process at a time: fewer with many literals, whose bits are in memory together."""
+        count = sum(literals.count for literals in self.literals)
         return max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_BITS // max(1, count))) // WORD_BITS * WORD_BITS
 
     def intersect(self, known: Sequence[Words | None], sets: Words) -> None:
-        """Take the slots whose condition does not hold out of the sets; `known` are the bits of all literals, None
-        for those that failed: the conditions they are part of are left out."""
+        """Remove from the sets the slots whose condition does not hold; `known` are the bits of all literals.
+
+        A literal that raised has None; conditions that contain it are skipped.
+        """
         columns: dict[int, list[tuple[int, Words]]] = {}
         for condition, slots in self.conditions:
             if (bits := _bits_of(condition, known)) is not None:
                 for slot in slot_numbers(slots):
                     columns.setdefault(slot // WORD_BITS, []).append((slot % WORD_BITS, bits))
-        for word, found in columns.items():
+        for word, slot_bits in columns.items():
             matrix = np.full((WORD_BITS, -(-len(sets) // WORD_BITS)), ~np.uint64(0))
-            for bit, bits in found:
+            for bit, bits in slot_bits:
                 matrix[bit] = bits
             intersect_bits(matrix, word, sets)
 
 
 def build_conditions(formulas: Mapping[int, Formula]) -> BitConditions:
-    """The conditions of some slots; equal literals and equal conditions are computed once."""
+    """Build the conditions of these slots. Equal literals and equal conditions are computed once."""
     members: dict[tuple[Expression | None, tuple[Expression, ...]], dict[Ranges, int]] = {}
     slots: dict[tuple[Expression | None, tuple[Expression, ...]], int] = {}
     for slot, formula in formulas.items():
@@ -134,11 +136,9 @@ def build_conditions(formulas: Mapping[int, Formula]) -> BitConditions:
     literals, first = [], 0
     numbers: dict[tuple[Expression | None, tuple[Expression, ...], Ranges], int] = {}
     for place, ranges in members.items():
-        attribute = build_attribute(
-            *place, members={at: each for each, at in ranges.items()}, everyone=(1 << len(ranges)) - 1
-        )
+        attribute = build_attribute(*place, members={n: r for r, n in ranges.items()}, everyone=(1 << len(ranges)) - 1)
         literals.append(Literals(attribute, first, len(ranges), slots[place]))
-        numbers |= {(*place, each): first + at for each, at in ranges.items()}
+        numbers |= {(*place, r): first + n for r, n in ranges.items()}
         first += len(ranges)
     conditions: dict[Condition, int] = {}
     for slot, formula in formulas.items():

@@ -1,7 +1,7 @@
 """Predicates over several attributes as formulas of ranges, exact in three-valued logic.
 
-A predicate is TRUE, or FALSE, for certain values of its attributes only, so NOT can be moved down to the comparisons,
-where it becomes another range; above them there is only AND and OR of facts that are true or not, never NULL.
+A formula states for which attribute values a predicate is TRUE (or FALSE). NOT is therefore pushed down to the
+comparisons, where it selects other ranges; above the comparisons only AND and OR of two-valued facts remain.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft.plan.expression import Call, Expression
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An attribute has a value in these ranges. None is the event time; `guards` are as in `Attribute`."""
+    """The fact that an attribute (None for the event time) has a value in these ranges; `guards` as in `Attribute`."""
 
     attribute: Expression | None
     guards: tuple[Expression, ...]
@@ -24,7 +24,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """All of the parts hold, or (not `both`) at least one does."""
+    """The AND of the parts if `both`, else the OR."""
 
     both: bool
     parts: tuple[Formula, ...]
@@ -34,7 +34,7 @@ Formula: TypeAlias = Leaf | Node
 
 
 def formula_of(predicate: Expression, *, truth: bool = True) -> Formula:
-    """When the predicate is TRUE (or FALSE), as a formula; nothing in the predicate may raise."""
+    """Return the formula for the predicate being TRUE (or FALSE). Nothing in the predicate may raise."""
     if (single := ranges_of(predicate, truth)) is not None:
         return Leaf(single[0], (), single[1])
     match predicate:
@@ -47,7 +47,7 @@ def formula_of(predicate: Expression, *, truth: bool = True) -> Formula:
 
 
 def connect(formulas: list[Formula], *, both: bool) -> Formula:
-    """AND or OR of some formulas; ranges of the same attribute become one."""
+    """Return the AND or OR of formulas. Ranges of the same attribute are combined."""
     leaves: dict[tuple[Expression | None, tuple[Expression, ...]], Ranges] = {}
     nodes: dict[Formula, None] = {}
     combine = intersect if both else unite

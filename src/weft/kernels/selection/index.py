@@ -1,11 +1,11 @@
-"""Shared selection: one pass over a batch gives every row the set of queries that want it.
+"""Shared selection: compute the query-set of every row of a batch in one pass.
 
-Each query's predicate is split into conjuncts, each conjunct into an attribute and the ranges of it that satisfy the
-conjunct. All ranges of one attribute share its cut points, so a row costs one rank per attribute and one AND of
-bitsets, however many queries there are. Attributes that few queries look at, and conjuncts that are OR or NOT of ranges
-of several attributes, are computed as bits, one a row (`predicate_bits`). Whatever is no comparison with constants is
-itself an attribute with two values. Expressions that may raise are computed for the whole batch in the hope that they
-do not; if one does, it is computed again only where the conjuncts before it hold, and at last for each query alone.
+Each query's predicate is split into conjuncts, and each conjunct into an attribute and the ranges of its values that
+satisfy the conjunct. All ranges of one attribute share its cut points, so a row costs one rank and one AND of bitsets
+per attribute, however many queries exist. Attributes that few queries use, and conjuncts that are OR or NOT of ranges
+of several attributes, are computed as one bit per row (`conditions.py`). A predicate that is not a comparison with
+constants is itself an attribute with two values. Expressions that may raise are first computed for the whole batch. If
+one raises, it is computed again on the rows where the preceding conjuncts hold, and finally for each query separately.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from weft.plan.types import BOOLEAN
 Rows = npt.NDArray[np.bool_]
 
 _WIDE_AT_ONCE = 16
-"""Attributes whose ranks, four bytes a row, are in memory together."""
+"""The number of attributes whose ranks (four bytes per row) are in memory together."""
 _EARLIEST, _LATEST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What one query's relation asks of a row: the predicate is TRUE and the event time (µs) is at least `start`."""
+    """The rows that one query's relation wants: predicate TRUE, and event time (µs) at least `start`."""
 
     slot: int
     predicate: Expression | None
@@ -50,7 +50,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tagged:
-    """Query-sets of the rows of one batch, and the slots whose predicate failed on some row (their bits are clear)."""
+    """The query-sets of a batch's rows, and the error of each slot whose predicate raised on a row (bits are clear)."""
 
     sets: Words
     failures: dict[int, str]
@@ -58,7 +58,7 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Wants whose predicate may raise: conjuncts as written, for the rare batch in which one does."""
+    """Wants whose predicate may raise: the conjuncts in written order, for the rare batch in which one raises."""
 
     slots: int
     start: int | None
@@ -67,7 +67,7 @@ class Ordered:
 
 @dataclass(frozen=True)
 class PredicateIndex:
-    """All wants of one stream, compiled; compact to pickle, tables are made on first use."""
+    """The compiled wants of one stream. Tables are built on first use, so the pickle is compact."""
 
     words: int
     everyone: int
@@ -80,13 +80,13 @@ class PredicateIndex:
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """Batch columns `tag` reads; an `Opaque` counts under its own text."""
+        """The batch columns that `tag` reads; the column of an `Opaque` is named by its SQL text."""
         expressions = list(self._uses)
         parts = [conjunct for ordered in self.ordered for conjunct in ordered.conjuncts]
         return frozenset[str]().union(*(batch_columns(expression) for expression in (*expressions, *parts)))
 
     def tag(self, batch: Batch, times: Longs) -> Tagged:
-        """The set of slots that want each row; `times` are the rows' event times in microseconds."""
+        """Return the set of slots that want each row; `times` are the rows' event times in microseconds."""
         sets, failed = self._tag_ranges(batch, times)
         failed |= self._intersect_bits(batch, times, sets)
         if not failed:
@@ -95,52 +95,52 @@ class PredicateIndex:
         return Tagged(sets, self._tag_alone(failed, batch, times, sets=sets))
 
     def _tag_ranges(self, batch: Batch, times: Longs) -> tuple[Words, int]:
-        """The sets that the attributes allow, and the slots for which one cannot be computed."""
+        """Return the sets that the attributes allow, and the slots with an attribute that raised."""
         rows, failed = batch.num_rows, 0
         values = Values(batch, self._repeated)
         building = _Building(self, rows)
-        for at, attribute in enumerate(self.attributes):
-            found = times if attribute.expression is None else values.of(attribute)
-            if isinstance(found, EvaluationError):
+        for number, attribute in enumerate(self.attributes):
+            attribute_values = times if attribute.expression is None else values.of(attribute)
+            if isinstance(attribute_values, EvaluationError):
                 failed |= attribute.concerned
                 continue
             ranks = np.empty(rows, np.int32)
-            smallest, largest = attribute.rank(found, ranks)
+            smallest, largest = attribute.rank(attribute_values, ranks)
             if smallest < largest:
-                building.intersect(at, ranks)
+                building.intersect(number, ranks)
             elif rows:
-                building.base &= self._row(at, smallest)
+                building.base &= self._row(number, smallest)
         return building.finish(), failed
 
     def _intersect_bits(self, batch: Batch, times: Longs, sets: Words) -> int:
-        """AND the conditions that are computed as bits; returns the slots for which one cannot be computed."""
+        """Intersect the sets with the conditions computed as bits; return the slots with a literal that raised."""
         failed = 0
         step = self.bits.rows_at_once
         for start in range(0, batch.num_rows if self.bits.literals else 0, step):
-            some, mine = batch.slice(start, step), times[start : start + step]
-            values = Values(some, self._repeated)
+            block, block_times = batch.slice(start, step), times[start : start + step]
+            values = Values(block, self._repeated)
             known: list[Words | None] = []
             for literals in self.bits.literals:
                 attribute = literals.attribute
-                found = mine if attribute.expression is None else values.of(attribute)
-                if isinstance(found, EvaluationError):
+                attribute_values = block_times if attribute.expression is None else values.of(attribute)
+                if isinstance(attribute_values, EvaluationError):
                     failed |= literals.slots
                     known += [None] * literals.count
                 else:
-                    known += list(literals.bits(found, len(mine)))
+                    known += list(literals.bits(attribute_values, len(block_times)))
             self.bits.intersect(known, sets[start : start + step])
         return failed
 
     def _tag_alone(self, failed: int, batch: Batch, times: Longs, *, sets: Words) -> dict[int, str]:
-        """Set the bits of slots an expression of which raised, each want by itself; returns those that do fail."""
+        """Evaluate the failed slots separately and set their bits; return the errors of the slots that still raise."""
         failures: dict[int, str] = {}
         for ordered in self.ordered:
             slots = ordered.slots & failed
             if not slots:
                 continue
-            early = np.ones(batch.num_rows, np.bool_) if ordered.start is None else times >= ordered.start
+            in_time = np.ones(batch.num_rows, np.bool_) if ordered.start is None else times >= ordered.start
             try:
-                wanted = holding(ordered.conjuncts, batch, early)
+                wanted = holding(ordered.conjuncts, batch, in_time)
             except EvaluationError as error:
                 failures.update(dict.fromkeys(slot_numbers(slots), str(error)))
             else:
@@ -149,9 +149,9 @@ class PredicateIndex:
 
     @cached_property
     def _uses(self) -> dict[Expression, int]:
-        """How many attributes each expression is the value of."""
+        """The number of attributes that use each expression."""
         attributes = (*self.attributes, *(literals.attribute for literals in self.bits.literals))
-        return Counter(each.expression for each in attributes if each.expression is not None)
+        return Counter(attribute.expression for attribute in attributes if attribute.expression is not None)
 
     @cached_property
     def _repeated(self) -> frozenset[Expression]:
@@ -163,7 +163,7 @@ class PredicateIndex:
 
     @cached_property
     def _tables(self) -> tuple[tuple[npt.NDArray[np.int64] | None, Words], ...]:
-        """Per attribute: the words it concerns (None: so many that all are kept) and the bitsets by rank."""
+        """Per attribute, the words it concerns and its bitsets by rank in these words; None and all words if many."""
         tables: list[tuple[npt.NDArray[np.int64] | None, Words]] = []
         for attribute in self.attributes:
             table, places = attribute.table(self.words), attribute.places()
@@ -174,9 +174,9 @@ class PredicateIndex:
     @cached_property
     def _wide_offsets(self) -> dict[int, int]:
         offsets, end = {}, 0
-        for at, (places, table) in enumerate(self._tables):
+        for number, (places, table) in enumerate(self._tables):
             if places is None:
-                offsets[at] = end
+                offsets[number] = end
                 end += len(table)
         return offsets
 
@@ -185,8 +185,8 @@ class PredicateIndex:
         tables = [table for places, table in self._tables if places is None]
         return np.concatenate(tables) if tables else np.zeros((0, self.words), np.uint64)
 
-    def _row(self, at: int, rank: int) -> Words:
-        places, table = self._tables[at]
+    def _row(self, number: int, rank: int) -> Words:
+        places, table = self._tables[number]
         if places is None:
             return np.asarray(table[rank])
         row = np.full(self.words, ~np.uint64(0))
@@ -195,8 +195,11 @@ class PredicateIndex:
 
 
 class _Building:
-    """The sets of a batch while attributes are intersected: those that concern many words some at a time, in one pass
-    over the sets; the others, which come after them, each in its own words."""
+    """The sets of a batch while attributes are intersected.
+
+    Attributes that concern many words are collected and intersected several at a time, in one pass over the sets. The
+    others, which mostly follow (attributes are sorted by number of slots), touch only their own words.
+    """
 
     def __init__(self, index: PredicateIndex, rows: int) -> None:
         self._index = index
@@ -204,13 +207,13 @@ class _Building:
         self._sets: Words | None = None
         self._ranked: list[tuple[int, Ranks]] = []
         self.base = index._everyone_words.copy()
-        """What all rows have in common."""
+        """A bitset that the next pass intersects with the set of every row."""
 
-    def intersect(self, at: int, ranks: Ranks) -> None:
-        """Take in an attribute, given by the ranks of its values."""
-        places, table = self._index._tables[at]
+    def intersect(self, number: int, ranks: Ranks) -> None:
+        """Intersect the sets with an attribute, given the ranks of its values."""
+        places, table = self._index._tables[number]
         if places is None:
-            self._ranked.append((at, ranks))
+            self._ranked.append((number, ranks))
             if len(self._ranked) == _WIDE_AT_ONCE:
                 self._pass()
             return
@@ -218,13 +221,13 @@ class _Building:
         intersect_words(places, table, ranks, sets)
 
     def finish(self) -> Words:
-        """The sets, when all is taken in."""
+        """Return the sets after the last attribute."""
         return self._pass()
 
     def _pass(self) -> Words:
         ranked = [ranks for _, ranks in self._ranked]
         stacked = np.stack(ranked) if ranked else np.empty((0, self._rows), np.int32)
-        offsets = np.array([self._index._wide_offsets[at] for at, _ in self._ranked], np.int64)
+        offsets = np.array([self._index._wide_offsets[number] for number, _ in self._ranked], np.int64)
         kernel = intersect_rows
         if self._sets is None:
             kernel, self._sets = fill_rows, np.empty((self._rows, len(self.base)), np.uint64)
@@ -234,7 +237,7 @@ class _Building:
 
 
 def build_index(wants: Sequence[Want], words: int) -> PredicateIndex:
-    """Compile the wants of one stream for query-sets of that many words; every slot occurs once."""
+    """Compile the wants of one stream, one per slot, for query-sets of `words` words."""
     everyone = slot_set(want.slot for want in wants)
     if everyone.bit_count() != len(wants):
         raise ValueError("two wants have the same slot")
@@ -265,7 +268,7 @@ def build_index(wants: Sequence[Want], words: int) -> PredicateIndex:
         everyone,
         tuple(
             build_attribute(expression, guards, members=slots, everyone=everyone)
-            for (expression, guards), slots in sorted(members.items(), key=lambda each: -len(each[1]))
+            for (expression, guards), slots in sorted(members.items(), key=lambda item: -len(item[1]))
         ),
         tuple(Ordered(slots, start, parts) for (start, parts), slots in ordered.items()),
         build_conditions({slot: connect(parts, both=True) for slot, parts in formulas.items()}),
@@ -273,34 +276,34 @@ def build_index(wants: Sequence[Want], words: int) -> PredicateIndex:
 
 
 def _conjuncts(want: Want) -> Iterator[Formula]:
-    """What a want asks of the event time, and each conjunct of its predicate.
+    """Yield the condition of a want on the event time, and a formula for each conjunct of its predicate.
 
-    What may raise is not taken apart beyond an attribute and its ranges: `evaluate` knows in which order to go.
+    A conjunct that may raise is split only into an attribute and ranges, so that `evaluate` keeps its order.
     """
     if want.start is not None and want.start > _EARLIEST:
         yield Leaf(None, (), Ranges(False, (want.start,), False) if want.start <= _LATEST else NOTHING)
     parts = tuple(conjuncts(want.predicate))
-    for at, part in enumerate(parts):
+    for position, part in enumerate(parts):
         if may_raise(part):
             attribute, ranges = satisfying(part)
-            yield Leaf(attribute, parts[:at], ranges)
+            yield Leaf(attribute, parts[:position], ranges)
         else:
             yield formula_of(part)
 
 
 def _is_rare(expression: Expression | None, slots: int, words: int) -> bool:
-    """Whether an attribute concerns so few slots that a bit for each is cheaper than words for all of them."""
-    truth_value = expression is not None and expression.type == BOOLEAN
-    return slots <= (WORD_BITS if truth_value and not isinstance(expression, Column) else words)
+    """Return whether an attribute concerns so few slots that one bit per slot is cheaper than bitsets by rank."""
+    boolean = expression is not None and expression.type == BOOLEAN
+    return slots <= (WORD_BITS if boolean and not isinstance(expression, Column) else words)
 
 
 def opaque_predicates(wants: Iterable[Want]) -> tuple[Opaque, ...]:
-    """The distinct `Opaque` expressions that Spark has to compute upstream, in order of first use."""
-    found: dict[str, Opaque] = {}
+    """Return the distinct `Opaque` expressions that Spark computes upstream, in order of first use."""
+    opaques: dict[str, Opaque] = {}
     for want in wants:
         for part in _opaque_parts(want.predicate):
-            found.setdefault(part.sql, part)
-    return tuple(found.values())
+            opaques.setdefault(part.sql, part)
+    return tuple(opaques.values())
 
 
 def _opaque_parts(expression: Expression | None) -> Iterator[Opaque]:

@@ -1,4 +1,4 @@
-"""The inner loops of shared selection: keys to ranks among cut points, ranks to the AND of bitsets."""
+"""The compiled loops of shared selection: rank keys among cut points, and intersect bitsets by rank."""
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, no-check-untyped-defs
 
@@ -10,10 +10,10 @@ import numpy as np
 
 @nb.njit(cache=True, nogil=True)
 def rank_keys(keys, valid, cuts, starts, shift, ranks):
-    """ranks[i] = how many cuts are <= keys[i], or len(cuts) + 1 for NULL; returns the smallest and largest rank.
+    """Set ranks[i] to the number of cuts <= keys[i], len(cuts) + 1 for NULL; return the smallest and largest rank.
 
-    `valid` has no elements when there are no NULLs. `starts[b]` is the rank of the first key of bucket b, where
-    buckets are 2**shift keys wide and begin at the first cut; with shift 0 that is already the answer.
+    `valid` is empty without NULLs. `starts[b]` is the rank of the first key of bucket b. Buckets are 2**shift keys wide
+    and begin at the first cut; with shift 0 the start of the bucket is the rank.
     """
     count = len(cuts)
     smallest, largest = count + 1, 0
@@ -47,7 +47,7 @@ def rank_keys(keys, valid, cuts, starts, shift, ranks):
 
 @nb.njit(cache=True, nogil=True)
 def rank_bytes(offsets, data, cut_offsets, cut_data, ranks):
-    """ranks[i] = how many cuts are <= text i, compared byte by byte."""
+    """Set ranks[i] to the number of cuts <= text i, compared byte by byte."""
     count = len(cut_offsets) - 1
     for i in range(len(ranks)):
         begin, size = offsets[i], offsets[i + 1] - offsets[i]
@@ -69,7 +69,7 @@ def rank_bytes(offsets, data, cut_offsets, cut_data, ranks):
 
 @nb.njit(cache=True, nogil=True)
 def take_ranks(codes, valid, ranks_of_codes, null_rank, ranks):
-    """ranks[i] = the rank of the distinct value codes[i] stands for; returns the smallest and largest rank."""
+    """Set ranks[i] to the rank of the dictionary value codes[i]; return the smallest and largest rank."""
     smallest, largest = null_rank, 0
     checked = len(valid) > 0
     for i in range(len(codes)):
@@ -82,15 +82,15 @@ def take_ranks(codes, valid, ranks_of_codes, null_rank, ranks):
 
 @nb.njit(cache=True, nogil=True)
 def float_keys(values, keys):
-    """Keys of doubles given by their bits, in Spark's order (see predicate_ranges.float_key)."""
+    """Set keys[i] to the key of the double with the bits values[i], in Spark's order (see `ranges.float_key`)."""
     infinity, nan = np.int64(0x7FF0000000000000), np.int64(0x7FF8000000000000)
     signless = np.int64(0x7FFFFFFFFFFFFFFF)
     for i in range(len(values)):
         bits = values[i]
-        size = bits & signless
-        if size > infinity:
+        magnitude = bits & signless
+        if magnitude > infinity:
             keys[i] = nan
-        elif size == 0:
+        elif magnitude == 0:
             keys[i] = 0
         else:
             keys[i] = bits ^ signless if bits < 0 else bits
@@ -98,7 +98,7 @@ def float_keys(values, keys):
 
 @nb.njit(cache=True, nogil=True)
 def fill_rows(base, table, rows, offsets, sets):
-    """sets[i] = base AND table[offsets[a] + rows[a, i]] over all attributes a."""
+    """Set sets[i] to base AND table[offsets[a] + rows[a, i]] over all attributes a."""
     attributes, count = rows.shape
     words = len(base)
     for i in range(count):
@@ -112,7 +112,7 @@ def fill_rows(base, table, rows, offsets, sets):
 
 @nb.njit(cache=True, nogil=True)
 def intersect_rows(base, table, rows, offsets, sets):
-    """sets[i] &= base AND table[offsets[a] + rows[a, i]] over all attributes a."""
+    """Intersect sets[i] with base and table[offsets[a] + rows[a, i]] over all attributes a."""
     attributes, count = rows.shape
     words = len(base)
     for i in range(count):
@@ -126,7 +126,7 @@ def intersect_rows(base, table, rows, offsets, sets):
 
 @nb.njit(cache=True, nogil=True)
 def intersect_words(places, table, rows, sets):
-    """sets[i, places[k]] &= table[rows[i], k]: for an attribute that concerns few words."""
+    """Intersect sets[i, places[k]] with table[rows[i], k], for an attribute that concerns few words."""
     for i in range(len(rows)):
         row = rows[i]
         for k in range(len(places)):
@@ -135,24 +135,24 @@ def intersect_words(places, table, rows, sets):
 
 @nb.njit(cache=True, nogil=True)
 def rank_bits(ranks, begins, widths, literals, bits):
-    """Bit i of bits[literals[k]] is set if begins[k] <= ranks[i] < begins[k] + widths[k]; bits are added to."""
-    whole = len(ranks) >> 6
+    """Set bit i of bits[literals[k]] if begins[k] <= ranks[i] < begins[k] + widths[k]; other bits stay."""
+    full_groups = len(ranks) >> 6
     for k in range(len(begins)):
         begin, width, literal = begins[k], widths[k], literals[k]
-        for group in range(whole):
+        for group in range(full_groups):
             word = np.uint64(0)
             for j in range(64):
                 inside = np.uint32(ranks[(group << 6) + j] - begin) < width
                 word |= np.uint64(inside) << np.uint64(j)
             bits[literal, group] |= word
-        for i in range(whole << 6, len(ranks)):
+        for i in range(full_groups << 6, len(ranks)):
             inside = np.uint32(ranks[i] - begin) < width
-            bits[literal, whole] |= np.uint64(inside) << np.uint64(i & 63)
+            bits[literal, full_groups] |= np.uint64(inside) << np.uint64(i & 63)
 
 
 @nb.njit(cache=True, nogil=True)
 def intersect_bits(columns, word, sets):
-    """Bit s of sets[i, word] stays only where bit i of columns[s] is set: 64 rows and slots are turned at a time."""
+    """Clear bit s of sets[i, word] unless bit i of columns[s] is set, transposing blocks of 64 rows by 64 slots."""
     block = np.empty(64, np.uint64)
     for group in range(columns.shape[1]):
         for k in range(64):

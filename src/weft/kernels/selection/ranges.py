@@ -1,7 +1,7 @@
 """Predicates on one attribute as sets of key ranges, in three-valued logic.
 
-An attribute is whatever is compared with constants: a column, or any expression over columns. Keys are integers,
-strings or bytes in Spark's order; every key has an immediate successor, so all ranges are half-open.
+An attribute is a column, or any expression over columns, that is compared with constants. Keys are integers, strings or
+bytes in Spark's order. Every key has an immediate successor, so all ranges are half-open.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MIRROR = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """A set of keys: membership below the first cut is `low` and flips at every cut; `null` is membership of NULL."""
+    """A set of keys: membership is `low` below the first cut and flips at each cut; `null` is membership of NULL."""
 
     low: bool
     cuts: tuple[Key, ...]
@@ -43,22 +43,22 @@ IS_TRUE, IS_FALSE = Ranges(False, (1,), False), Ranges(True, (1,), False)
 
 
 def satisfying(predicate: Expression) -> tuple[Expression, Ranges]:
-    """An attribute, and the values of it for which the predicate is TRUE; at worst the predicate is the attribute."""
+    """Return an attribute (at worst the predicate itself) and the ranges of its values where the predicate is TRUE."""
     return ranges_of(predicate, True) or (predicate, IS_TRUE)
 
 
 def intersect(first: Ranges, second: Ranges) -> Ranges:
-    """Keys in both."""
+    """Return the keys in both sets."""
     return _combine(first, second, both=True)
 
 
 def unite(first: Ranges, second: Ranges) -> Ranges:
-    """Keys in either."""
+    """Return the keys in at least one of the sets."""
     return _combine(first, second, both=False)
 
 
 def to_key(value: Value, type_: DataType) -> Key:
-    """The key of a constant that is not NULL."""
+    """Return the key of a constant that is not NULL."""
     match value, type_.kind:
         case ((str() | bytes()), _):
             return value
@@ -83,7 +83,7 @@ def to_key(value: Value, type_: DataType) -> Key:
 
 
 def float_key(value: float) -> int:
-    """An integer in the order of the numbers: -0.0 is 0.0, NaN is one value above all."""
+    """Return an integer that sorts like the number: -0.0 equals 0.0, and NaN is a single value above all others."""
     if value != value:  # noqa: PLR0124 - NaN
         return int(_NAN_KEY)
     bits: int = struct.unpack("<q", struct.pack("<d", value + 0.0))[0]
@@ -98,7 +98,7 @@ def _single(value: float) -> float:
 
 
 def ranges_of(predicate: Expression, truth: bool) -> tuple[Expression, Ranges] | None:
-    """The attribute's values for which the predicate is TRUE (or FALSE); None if there is no single attribute."""
+    """Return the attribute and its values where the predicate is TRUE (or FALSE); None without a single attribute."""
     match predicate:
         case Call(name="not", args=(arg,)):
             return ranges_of(arg, not truth)
@@ -123,9 +123,9 @@ def ranges_of(predicate: Expression, truth: bool) -> tuple[Expression, Ranges] |
 
 
 def _connect(args: tuple[Expression, ...], truth: bool, *, both: bool) -> tuple[Expression, Ranges] | None:
-    found = [ranges_of(arg, truth) for arg in args]
-    result = found[0]
-    for other in found[1:]:
+    results = [ranges_of(arg, truth) for arg in args]
+    result = results[0]
+    for other in results[1:]:
         if result is None or other is None or other[0] != result[0]:
             return None
         result = result[0], _combine(result[1], other[1], both=both)
@@ -133,7 +133,7 @@ def _connect(args: tuple[Expression, ...], truth: bool, *, both: bool) -> tuple[
 
 
 def _attribute(expression: Expression) -> Expression:
-    """Without casts that keep every value's key: comparisons of an int with bigints are comparisons of that int."""
+    """Strip casts that keep every key, so that comparing an int as bigint is comparing the int."""
     match expression:
         case Call(name="cast", args=(inner,), type=type_) if inner.type is not None:
             source, target = inner.type.kind, type_.kind
@@ -185,7 +185,7 @@ def _membership(options: list[Expression], truth: bool) -> Ranges:
         return NOTHING
     flips: set[Key] = set()
     for key in present:
-        flips ^= {key, _next(key)}  # neighbours share an edge, which then is none
+        flips ^= {key, _next(key)}  # adjacent keys share an edge, which cancels out
     return Ranges(not truth, tuple(sorted(flips)), False)
 
 

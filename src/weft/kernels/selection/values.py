@@ -1,4 +1,4 @@
-"""Values of expressions that predicates look at, on the rows where they can be computed."""
+"""Values of the expressions in predicates, on the rows where they can be computed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = npt.NDArray[np.bool_]
 
 
 class Values:
-    """Attribute values of one batch, each distinct expression computed once; only repeated ones are kept."""
+    """The attribute values of one batch. Only values of `repeated` expressions are kept, so each is computed once."""
 
     def __init__(self, batch: Batch, repeated: frozenset[Expression]) -> None:
         self._batch = batch
@@ -26,7 +26,7 @@ class Values:
         self._known: dict[Expression, pa.Array | EvaluationError] = {}
 
     def of(self, attribute: Attribute) -> pa.Array | EvaluationError:
-        """Values of the whole batch; where they raise, only of the rows on which the attribute's guards hold."""
+        """Return the values of all rows, or, if that raises, of the rows on which the attribute's guards hold."""
         expression = attribute.expression
         assert expression is not None
         value = self._known.get(expression)
@@ -42,7 +42,7 @@ class Values:
         if isinstance(expression, Column):
             column = self._batch.column(expression.name)
             if isinstance(column, pa.DictionaryArray) and column.type.value_type == arrow_type(expression.type):
-                return column  # ranks are looked up per distinct value
+                return column  # `Attribute.rank` ranks each dictionary value once
         try:
             return evaluate(expression, self._batch)
         except EvaluationError as error:
@@ -58,18 +58,18 @@ class Values:
 
 
 def holding(parts: Sequence[Expression], batch: Batch, rows: Rows) -> Rows:
-    """Which of the rows satisfy all parts; a part is computed only where those before it are TRUE."""
+    """Return which of the rows satisfy all parts. A part is computed only on rows where all earlier parts are TRUE."""
     held = rows.copy()
     for part in parts:
         if not held.any():
             break
-        some = _rows_of(batch, [part], held)
-        held[held] = true_rows(evaluate(part, some), some.num_rows)
+        remaining = _rows_of(batch, [part], held)
+        held[held] = true_rows(evaluate(part, remaining), remaining.num_rows)
     return held
 
 
 def _rows_of(batch: Batch, expressions: Sequence[Expression], rows: Rows) -> Batch:
     names = frozenset[str]().union(*(batch_columns(expression) for expression in expressions))
-    if not names:  # a constant; keep the number of rows by any column
+    if not names:  # a constant: a column of NULLs keeps the number of rows
         return pa.RecordBatch.from_arrays([pa.nulls(int(rows.sum()))], names=[""])
     return batch.select(sorted(names)).filter(pa.array(rows))

@@ -1,8 +1,8 @@
-"""Expected sizes and rates of every part of a join graph, and from them the cost of a probe and of a store.
+"""Estimated sizes and rates of the parts of a join graph, and the costs of probes and stores.
 
-MultiStream eq. 2 and CLASH eq. 1: tuples of relation s that were joined with the relations of a set X reach the next
-store at rate(s) · Π stored(k) · Π selectivity / |X|, k over the rest of X. The last factor is there because each
-result is produced once, by the latest of its |X| tuples; with windows that slide it is 1 (`CostModel.sliding`).
+MultiStream eq. 2 and CLASH eq. 1: rows of relation s, joined with the other relations of a set X, reach the next store
+at rate(s) · Π stored(k) · Π selectivity / |X|, where k ranges over X without s. The divisor |X| is there because each
+combination is produced once, by the latest of its |X| rows; with sliding windows it is 1 (`CostModel.sliding`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.planner.joins.statistics import LARGEST, CostModel, Statistics
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Sizes and rates by number, for one graph, statistics and cost model; computed once per distinct part."""
+    """Sizes and rates for one graph, statistics and cost model, by number; each part is computed once."""
 
     graph: JoinGraph
     statistics: Statistics
@@ -28,33 +28,33 @@ class Estimates:
     _sizes: dict[tuple[int, int], float] = field(default_factory=dict, compare=False, repr=False)
 
     def flow(self, start: int, inputs: int, predicates: int) -> float:
-        """Partial results per second that tuples of `start` have after joining the set: what the next probe costs."""
+        """Return the combinations of `inputs` per second that rows of `start` produce: the cost of the next probe."""
         key = (start, inputs, predicates)
-        found = self._flows.get(key)
-        if found is None:
+        flow = self._flows.get(key)
+        if flow is None:
             factors = [self.stores[number] for number in bits(inputs) if number != start]
             factors.append(self.rates[start])
             factors.extend(self.selectivities[number] for number in bits(predicates))
-            found = self._flows[key] = _product(factors) / (1 if self.model.sliding else inputs.bit_count())
-        return found
+            flow = self._flows[key] = _product(factors) / (1 if self.model.sliding else inputs.bit_count())
+        return flow
 
     def stored(self, inputs: int, predicates: int) -> float:
-        """Tuples in a store of this join."""
+        """Return the number of combinations in a store of this join."""
         key = (inputs, predicates)
-        found = self._sizes.get(key)
-        if found is None:
+        size = self._sizes.get(key)
+        if size is None:
             factors = [self.stores[number] for number in bits(inputs)]
             factors.extend(self.selectivities[number] for number in bits(predicates))
-            found = self._sizes[key] = _product(factors)
-        return found
+            size = self._sizes[key] = _product(factors)
+        return size
 
     def tasks(self, inputs: int) -> int:
-        """Tasks a store of this set is spread over: those of its widest relation."""
+        """Return the number of tasks of a store of this set: the largest number among its relations."""
         default = self.model.tasks
         return max(max(1, self.statistics.tasks.get(self.graph.inputs[number], default)) for number in bits(inputs))
 
     def storage_cost(self, inputs: int, predicates: int) -> float:
-        """Price of one copy of a store."""
+        """Return the cost of one copy of a store."""
         price = self.model.storage_price
         if inputs.bit_count() == 1 and self.model.input_price is not None:
             price = self.model.input_price
@@ -62,19 +62,19 @@ class Estimates:
 
 
 def estimate(graph: JoinGraph, statistics: Statistics, model: CostModel) -> Estimates:
-    """Estimates for every part of the graph."""
+    """Return the estimates for every part of the graph."""
     return Estimates(
         graph,
         statistics,
         model,
-        tuple(statistics.rate(each) for each in graph.inputs),
-        tuple(statistics.stored(each) for each in graph.inputs),
-        tuple(statistics.selectivity(each) for each in graph.predicates),
+        tuple(statistics.rate(relation) for relation in graph.inputs),
+        tuple(statistics.stored(relation) for relation in graph.inputs),
+        tuple(statistics.selectivity(predicate) for predicate in graph.predicates),
     )
 
 
 def _product(factors: list[float]) -> float:
-    """Finite even where the partial products would not be."""
+    """Return the product, at most `LARGEST`, even if an intermediate product overflows or underflows."""
     if 0.0 in factors:
         return 0.0
     product = math.prod(sorted(factors))

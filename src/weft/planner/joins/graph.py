@@ -1,7 +1,7 @@
-"""Joins as a graph: relations, predicates between them, and queries that are connected parts of it.
+"""Joins as a graph: nodes are relations, edges are predicates, and every query is a connected subgraph.
 
 A relation is a stream in a role under a window: two queries can share a step only if all three are equal. Selections
-are not part of the graph; query-sets take care of them. Sets of relations and of predicates are integer bitsets over
+are not part of the graph because query-sets handle them. Sets of relations and of predicates are integer bitsets over
 their numbers in a `JoinGraph`.
 """
 
@@ -20,7 +20,7 @@ _FLIPPED = {EQUAL: EQUAL, "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """A stream as one relation of a join."""
+    """A relation of a join: a stream in a role under a window."""
 
     stream: str
     role: int = 0
@@ -28,7 +28,7 @@ class JoinInput:
 
     @property
     def text(self) -> str:
-        """Identity and order: equal inputs have an equal text."""
+        """The text that identifies and orders inputs: equal inputs have equal texts."""
         role = f"#{self.role}" if self.role else ""
         return f"{self.stream}{role}{'' if self.window is None else window_text(self.window)}"
 
@@ -42,13 +42,13 @@ class Attribute:
 
     @property
     def text(self) -> str:
-        """Identity and order."""
+        """The text that identifies and orders attributes."""
         return f"{self.input.text}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A comparison of two relations' attributes, written so that equal conditions are equal values; see `compare`."""
+    """A comparison of two relations' attributes; `compare` normalizes it, so that equal conditions are equal values."""
 
     left: Attribute
     comparison: str
@@ -62,17 +62,17 @@ class Predicate:
 
     @property
     def text(self) -> str:
-        """Identity and order."""
+        """The text that identifies and orders predicates."""
         return f"{self.left.text} {self.comparison} {self.right.text}"
 
     @property
     def is_equality(self) -> bool:
-        """Whether a store can be partitioned by it; any other comparison probes every task of a store."""
+        """Whether a store can be partitioned by the predicate; other comparisons probe every task of a store."""
         return self.comparison == EQUAL
 
 
 def compare(left: Attribute, right: Attribute, comparison: str = EQUAL) -> Predicate:
-    """The predicate `left comparison right`, with its sides in a fixed order."""
+    """Return the predicate `left comparison right`, with its sides in a fixed order."""
     if left.text <= right.text:
         return Predicate(left, comparison, right)
     return Predicate(right, _FLIPPED.get(comparison, comparison), left)
@@ -80,7 +80,7 @@ def compare(left: Attribute, right: Attribute, comparison: str = EQUAL) -> Predi
 
 @dataclass(frozen=True, slots=True)
 class JoinQuery:
-    """An inner join of relations that its predicates connect."""
+    """An inner join whose predicates connect all of its relations."""
 
     id: QueryId
     inputs: tuple[JoinInput, ...]
@@ -90,84 +90,84 @@ class JoinQuery:
         if not self.inputs or len(set(self.inputs)) != len(self.inputs):
             raise ValueError(f'query "{self.id}" names no relation, or one twice')
         known = set(self.inputs)
-        if any(side.input not in known for each in self.predicates for side in (each.left, each.right)):
+        if any(side.input not in known for predicate in self.predicates for side in (predicate.left, predicate.right)):
             raise ValueError(f'query "{self.id}" has a predicate on a relation it does not join')
         reached = {self.inputs[0]}
         while (
             more := {
                 side.input
-                for each in self.predicates
-                if (each.left.input in reached) != (each.right.input in reached)
-                for side in (each.left, each.right)
+                for predicate in self.predicates
+                if (predicate.left.input in reached) != (predicate.right.input in reached)
+                for side in (predicate.left, predicate.right)
             }
             - reached
         ):
             reached |= more
         if reached != known:
-            left_out = ", ".join(sorted(each.text for each in known - reached))
+            left_out = ", ".join(sorted(relation.text for relation in known - reached))
             raise CrossProduct(f'query "{self.id}" joins {left_out} by no predicate')
 
 
 @dataclass(frozen=True, slots=True)
 class JoinGraph:
-    """Numbers for the relations and predicates of some queries; what was numbered once keeps its number."""
+    """Numbers for the relations and predicates of queries; extending the graph changes no existing number."""
 
     inputs: tuple[JoinInput, ...] = ()
     predicates: tuple[Predicate, ...] = ()
     input_numbers: dict[JoinInput, int] = field(default_factory=dict, compare=False, repr=False)
     predicate_numbers: dict[Predicate, int] = field(default_factory=dict, compare=False, repr=False)
     ends: tuple[tuple[int, int], ...] = field(default=(), compare=False, repr=False)
-    """Numbers of the two relations of each predicate."""
+    """The numbers of the two relations of each predicate."""
 
     def extended(self, queries: Iterable[JoinQuery]) -> JoinGraph:
-        """This graph and whatever is new in these queries; the same object when nothing is."""
+        """Return the graph with the relations and predicates of these queries; the same object if none is new."""
         inputs, predicates = dict(self.input_numbers), dict(self.predicate_numbers)
         for query in queries:
-            for each in query.inputs:
-                inputs.setdefault(each, len(inputs))
+            for relation in query.inputs:
+                inputs.setdefault(relation, len(inputs))
             for predicate in query.predicates:
                 predicates.setdefault(predicate, len(predicates))
         if len(inputs) == len(self.inputs) and len(predicates) == len(self.predicates):
             return self
-        ends = tuple((inputs[each.left.input], inputs[each.right.input]) for each in predicates)
+        ends = tuple((inputs[predicate.left.input], inputs[predicate.right.input]) for predicate in predicates)
         return JoinGraph(tuple(inputs), tuple(predicates), inputs, predicates, ends)
 
     def encode(self, query: JoinQuery) -> tuple[int, int]:
-        """The query's relations and predicates as bitsets."""
+        """Return the query's relations and predicates as bitsets."""
         inputs = predicates = 0
-        for each in query.inputs:
-            inputs |= 1 << self.input_numbers[each]
+        for relation in query.inputs:
+            inputs |= 1 << self.input_numbers[relation]
         for predicate in query.predicates:
             predicates |= 1 << self.predicate_numbers[predicate]
         return inputs, predicates
 
     def within(self, inputs: int, predicates: int) -> int:
-        """Those of the predicates that have both ends in the set."""
-        found, left = 0, predicates
-        while left:  # the loop of `bits`, written out: this is what building a lattice does most
-            lowest = left & -left
-            one, other = self.ends[lowest.bit_length() - 1]
-            if inputs >> one & inputs >> other & 1:
-                found |= lowest
-            left ^= lowest
-        return found
+        """Return the predicates whose relations are both in the set."""
+        inside, remaining = 0, predicates
+        while remaining:  # `bits`, inlined: building a lattice does this most often
+            lowest = remaining & -remaining
+            first, second = self.ends[lowest.bit_length() - 1]
+            if inputs >> first & inputs >> second & 1:
+                inside |= lowest
+            remaining ^= lowest
+        return inside
 
     def neighbours(self, predicates: int) -> dict[int, int]:
-        """For each relation's number the set it is joined with."""
-        found: dict[int, int] = {}
+        """Return, for the number of each relation, the set of relations that a predicate joins with it."""
+        neighbours: dict[int, int] = {}
         for number in bits(predicates):
             left, right = self.ends[number]
-            found[left] = found.get(left, 0) | 1 << right
-            found[right] = found.get(right, 0) | 1 << left
-        return found
+            neighbours[left] = neighbours.get(left, 0) | 1 << right
+            neighbours[right] = neighbours.get(right, 0) | 1 << left
+        return neighbours
 
     def names(self, inputs: int) -> tuple[str, ...]:
-        """The relations of a set, by their texts, in order."""
+        """Return the sorted texts of the relations of a set."""
         return tuple(sorted(self.inputs[number].text for number in bits(inputs)))
 
 
 def bits(bitset: int) -> Iterator[int]:
-    """The members of a bitset, ascending."""
+    """Yield the members of a bitset in ascending order."""
     while bitset:
         lowest = bitset & -bitset
         yield lowest.bit_length() - 1
@@ -175,29 +175,29 @@ def bits(bitset: int) -> Iterator[int]:
 
 
 def is_connected(inputs: int, neighbours: dict[int, int]) -> bool:
-    """Whether the set's relations are joined with each other without leaving the set."""
+    """Return whether predicates connect the relations of the set without leaving the set."""
     reached = inputs & -inputs
-    edge = reached
-    while edge:
+    frontier = reached
+    while frontier:
         around = 0
-        for number in bits(edge):
+        for number in bits(frontier):
             around |= neighbours.get(number, 0)
-        edge = around & inputs & ~reached
-        reached |= edge
+        frontier = around & inputs & ~reached
+        reached |= frontier
     return reached == inputs
 
 
 def connected_subsets(inputs: int, neighbours: dict[int, int]) -> list[int]:
-    """Every non-empty connected part of a set, smaller ones first, in a fixed order."""
-    found = {1 << number for number in bits(inputs)}
-    layer = found
+    """Return every non-empty connected subset, smaller ones first, in a fixed order."""
+    subsets = {1 << number for number in bits(inputs)}
+    layer = subsets
     while layer:
         larger: set[int] = set()
-        for each in layer:
+        for subset in layer:
             around = 0
-            for number in bits(each):
+            for number in bits(subset):
                 around |= neighbours.get(number, 0)
-            larger.update(each | 1 << number for number in bits(around & inputs & ~each))
-        found |= larger
+            larger.update(subset | 1 << number for number in bits(around & inputs & ~subset))
+        subsets |= larger
         layer = larger
-    return sorted(found, key=lambda each: (each.bit_count(), each))
+    return sorted(subsets, key=lambda subset: (subset.bit_count(), subset))

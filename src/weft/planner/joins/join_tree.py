@@ -1,7 +1,7 @@
-"""Trees of multi-way joins for one query (MultiStream IV-C, IV-D): store more, probe less.
+"""Trees of multi-way joins for one query (MultiStream IV-C, IV-D), which trade storage cost for probe cost.
 
-The leaves are relations, each inner node below the root is a stored intermediate result. Flat trees store least,
-left-deep and bushy ones probe least.
+The leaves are relations; each inner node below the root is a stored join. Flat trees store least, left-deep and bushy
+trees probe least.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from weft.planner.joins.graph import JoinQuery, bits, connected_subsets, is_conn
 from weft.planner.joins.one_query import Probing, probing_of
 
 _MOST_PARTS = 6
-"""Relations in a set up to which every division into connected parts is tried; beyond, in two or all single."""
+"""Sets of at most this many relations are divided in every way; larger ones only in two, or into single relations."""
 _MOST_KEPT = 64
-"""Trees of one set that are kept while larger ones are built of them."""
+"""The largest number of trees per set that are kept to build larger trees."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinTree:
-    """A relation (no children), or the join of two or more children; `inputs` are the relations below."""
+    """A relation (no children), or the join of two or more children; `inputs` are the relations of the tree."""
 
     inputs: int
     children: tuple[JoinTree, ...] = ()
 
     def text(self, estimates: Estimates) -> str:
-        """With brackets around each join."""
+        """Return the tree as text, with brackets around each join."""
         if not self.children:
             return estimates.graph.names(self.inputs)[0]
         return "(" + " ⋈ ".join(child.text(estimates) for child in self.children) + ")"
@@ -38,7 +38,7 @@ class JoinTree:
 
 @dataclass(frozen=True, slots=True)
 class PricedTree:
-    """A tree with its probe cost (eq. 4, tuples sent per second) and storage cost (eq. 3, tuples)."""
+    """A tree with its probe cost (eq. 4, combinations sent per second) and storage cost (eq. 3, combinations)."""
 
     tree: JoinTree
     probe_cost: float
@@ -46,43 +46,43 @@ class PricedTree:
 
 
 def price(tree: JoinTree, probing: Probing) -> PricedTree:
-    """The tree's probe and storage cost; the root's result is not stored."""
+    """Return the tree with its probe and storage cost; the result of the root is not stored."""
     joins = list(_joins(tree))
-    stored = [*(JoinTree(1 << number) for number in bits(tree.inputs)), *(each for each in joins if each is not tree)]
+    stored = [*(JoinTree(1 << number) for number in bits(tree.inputs)), *(join for join in joins if join is not tree)]
     return PricedTree(
         tree,
-        math.fsum(operator_cost(probing, [child.inputs for child in each.children]) for each in joins),
-        math.fsum(_stored(probing, each.inputs) for each in stored),
+        math.fsum(operator_cost(probing, [child.inputs for child in join.children]) for join in joins),
+        math.fsum(_stored(probing, part.inputs) for part in stored),
     )
 
 
 def operator_cost(probing: Probing, parts: list[int]) -> float:
-    """Eq. 2 for one multi-way join: tuples of each part visit the stores of the others in the best order."""
+    """Return the cost of one multi-way join (eq. 2): rows of each part visit the other stores in the best order."""
     return math.fsum(
-        _best_visit(probing, start, parts[own], [*parts[:own], *parts[own + 1 :]])
-        for own in range(len(parts))
-        for start in bits(parts[own])
+        _best_visit(probing, start, parts[i], [*parts[:i], *parts[i + 1 :]])
+        for i in range(len(parts))
+        for start in bits(parts[i])
     )
 
 
 def chain_tree(query: JoinQuery, estimates: Estimates, budget: float) -> PricedTree:
-    """MultiStream fig. 7: from a flat tree, store the smallest further result of a chain while the budget allows."""
+    """Build a chain's tree by MultiStream fig. 7: start flat, add the smallest stored join while the budget allows."""
     probing = probing_of(query, estimates)
     chain = _chain(query, probing)
     tree = _flat(probing.inputs)
     while True:
-        wider = [price(each, probing) for each in _one_more(tree, chain)]
-        cheapest = min(wider, key=lambda each: (each.storage, each.probe_cost, each.tree.inputs), default=None)
-        if cheapest is None or cheapest.storage > budget:
+        wider = [price(candidate, probing) for candidate in _one_more(tree, chain)]
+        smallest = min(wider, key=lambda priced: (priced.storage, priced.probe_cost, priced.tree.inputs), default=None)
+        if smallest is None or smallest.storage > budget:
             return price(tree, probing)
-        tree = cheapest.tree
+        tree = smallest.tree
 
 
 def best_tree(query: JoinQuery, estimates: Estimates, budget: float) -> PricedTree:
-    """The tree with the least probe cost that the storage budget allows, for any connected join graph.
+    """Return the tree with the least probe cost within the storage budget, for any connected join graph.
 
-    Dynamic programming over connected sets, smaller ones first: of each set those trees are kept that no other beats
-    in both costs. If not even the flat tree fits, it is the answer: relations have to be stored anyway.
+    The method is dynamic programming over connected sets, smaller ones first. For each set it keeps the trees that no
+    other tree beats in both costs. If no tree fits, the result is the flat tree: relations are stored in any case.
     """
     probing = probing_of(query, estimates)
     neighbours = estimates.graph.neighbours(probing.predicates)
@@ -91,41 +91,41 @@ def best_tree(query: JoinQuery, estimates: Estimates, budget: float) -> PricedTr
         if inputs.bit_count() == 1:
             kept[inputs] = [PricedTree(JoinTree(inputs), 0.0, _stored(probing, inputs))]
             continue
-        found = [
+        candidates = [
             tree
             for parts in _divisions(inputs, neighbours)
             for tree in _joined(probing, parts, kept, is_root=inputs == probing.inputs)
         ]
-        kept[inputs] = _front(found, budget)
-    trees = [each for each in kept[probing.inputs] if each.storage <= budget]
-    return min(trees, key=lambda each: each.probe_cost, default=price(_flat(probing.inputs), probing))
+        kept[inputs] = _front(candidates, budget)
+    trees = [tree for tree in kept[probing.inputs] if tree.storage <= budget]
+    return min(trees, key=lambda tree: tree.probe_cost, default=price(_flat(probing.inputs), probing))
 
 
 def _joined(
     probing: Probing, parts: tuple[int, ...], kept: dict[int, list[PricedTree]], *, is_root: bool
 ) -> Iterator[PricedTree]:
-    own = operator_cost(probing, list(parts))
+    own_cost = operator_cost(probing, list(parts))
     inputs = sum(parts)
     stored = 0.0 if is_root else _stored(probing, inputs)
     for children in product(*(kept[part] for part in parts)):
         yield PricedTree(
             JoinTree(inputs, tuple(child.tree for child in children)),
-            math.fsum([own, *(child.probe_cost for child in children)]),
+            math.fsum([own_cost, *(child.probe_cost for child in children)]),
             math.fsum([stored, *(child.storage for child in children)]),
         )
 
 
 def _front(trees: list[PricedTree], budget: float) -> list[PricedTree]:
-    """Those within the budget that no other beats in both costs; at least the one that stores least."""
+    """Return the trees within the budget that no other beats in both costs, and at least the one that stores least."""
     front: list[PricedTree] = []
-    for tree in sorted(trees, key=lambda each: (each.storage, each.probe_cost)):
+    for tree in sorted(trees, key=lambda tree: (tree.storage, tree.probe_cost)):
         if not front or (tree.storage <= budget and tree.probe_cost < front[-1].probe_cost):
             front.append(tree)
     return front if len(front) <= _MOST_KEPT else [*front[: _MOST_KEPT - 1], front[-1]]
 
 
 def _divisions(inputs: int, neighbours: dict[int, int]) -> Iterator[tuple[int, ...]]:
-    """Ways to cut a connected set into two or more connected parts, each once."""
+    """Yield the divisions of a connected set into two or more connected parts, each once."""
     if inputs.bit_count() > _MOST_PARTS:
         yield tuple(1 << number for number in bits(inputs))
         yield from ((part, inputs ^ part) for part in _parts_with_lowest(inputs, neighbours)
@@ -147,11 +147,11 @@ def _cut(inputs: int, neighbours: dict[int, int]) -> Iterator[tuple[int, ...]]:
 
 def _parts_with_lowest(inputs: int, neighbours: dict[int, int]) -> list[int]:
     lowest = inputs & -inputs
-    return [each for each in connected_subsets(inputs, neighbours) if each & lowest]
+    return [subset for subset in connected_subsets(inputs, neighbours) if subset & lowest]
 
 
 def _best_visit(probing: Probing, start: int, joined: int, others: list[int]) -> float:
-    """The cheapest order of visiting the stores, by the set joined so far: the order before does not matter."""
+    """Return the cost of the cheapest visiting order; for each set joined so far, only the least cost matters."""
     best = {joined: 0.0}
     for _ in others:
         further: dict[int, float] = {}
@@ -183,11 +183,11 @@ def _flat(inputs: int) -> JoinTree:
 
 
 def _chain(query: JoinQuery, probing: Probing) -> list[int]:
-    """The relations from one end of the chain to the other."""
+    """Return the relations from one end of the chain to the other."""
     neighbours = probing.estimates.graph.neighbours(probing.predicates)
     ends = [number for number in bits(probing.inputs) if neighbours.get(number, 0).bit_count() == 1]
-    joined = sum(each.bit_count() for each in neighbours.values()) // 2
-    if len(ends) != 2 or joined != probing.inputs.bit_count() - 1:
+    edges = sum(adjacent.bit_count() for adjacent in neighbours.values()) // 2
+    if len(ends) != 2 or edges != probing.inputs.bit_count() - 1:
         raise UnsupportedQuery(f'query "{query.id}" is not a chain of joins', hint="Use best_tree for other shapes.")
     chain = [ends[0]]
     while len(chain) < probing.inputs.bit_count():
@@ -196,9 +196,9 @@ def _chain(query: JoinQuery, probing: Probing) -> list[int]:
 
 
 def _one_more(tree: JoinTree, chain: list[int]) -> Iterator[JoinTree]:
-    """The trees with one more stored result: some neighbouring children of one node fused into a new one."""
-    place = {number: at for at, number in enumerate(chain)}
-    children = sorted(tree.children, key=lambda child: min(place[number] for number in bits(child.inputs)))
+    """Yield the trees with one more stored join: neighbouring children of one node become a node of their own."""
+    position_of = {number: position for position, number in enumerate(chain)}
+    children = sorted(tree.children, key=lambda child: min(position_of[number] for number in bits(child.inputs)))
     for first in range(len(children)):
         for last in range(first + 2, len(children) + 1):
             if last - first < len(children):

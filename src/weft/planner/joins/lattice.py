@@ -1,10 +1,10 @@
 """All probe orders of all queries as paths through one lattice of connected sets.
 
-What a step costs depends on the set of relations joined so far, not on their order. So the lattice has a node for
-each (starting relation, connected set, predicates inside it) and an edge for each step "probe the store of B", where
-B is a relation or a materializable intermediate result. Equal steps of different queries are one edge: that is how
-queries share. A query needs a path to its whole set from each of its relations; an intermediate store, once probed,
-needs the same for its own set.
+The cost of a step depends on the set of relations joined so far, not on their order. So the lattice has a node for
+each (start relation, connected set, predicates inside the set) and an edge for each step "probe the store of B", where
+B is a relation or a join that could be stored. Queries share work because equal steps of different queries are one
+edge. A query needs a path from each of its relations to its complete set; a stored join that is probed needs the same
+for its own set (its upkeep).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from weft.planner.joins.graph import Attribute, JoinGraph, JoinQuery, bits, is_c
 from weft.planner.joins.statistics import CostModel, Statistics
 
 ANY_COPY: tuple[int, ...] = ()
-"""Of a broadcast: it can use every copy of its store, however that is partitioned."""
+"""The `Edge.copies` of a broadcast, which can use every copy of its store, however the copy is partitioned."""
 
 
 class Node(NamedTuple):
-    """Tuples of `start` joined with the rest of `inputs` by `predicates`; a tuple because it is looked up so often."""
+    """Rows of `start` joined with the rest of `inputs` by `predicates`. A named tuple, because lookups are frequent."""
 
     start: int
     inputs: int
@@ -32,9 +32,9 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One step: partial results at `source` probe the store and arrive at `target`, for `cost` tuples per second.
+    """One step: combinations at `source` probe the store and arrive at `target`, for `cost` combinations per second.
 
-    `copies` are those partitioned by an attribute the partial results know, so that each goes to one task;
+    `copies` are partitioned by an attribute of the probing combinations, so that each combination goes to one task;
     `ANY_COPY` means a broadcast to all tasks of one copy.
     """
 
@@ -46,20 +46,20 @@ class Edge:
 
 
 class StoredSet(NamedTuple):
-    """What a store holds: a relation, or the join of several."""
+    """The contents of a store: a relation, or a join of several relations."""
 
     inputs: int
     predicates: int
 
     @property
     def is_intermediate(self) -> bool:
-        """Whether it has to be computed before it can be stored."""
+        """Whether the store is a stored join."""
         return self.inputs & (self.inputs - 1) != 0
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A store partitioned by one attribute; by none, rows are placed at random."""
+    """A store partitioned by one attribute, or randomly if `attribute` is None."""
 
     store: int
     attribute: Attribute | None
@@ -68,63 +68,64 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """Everything that can be chosen for some queries, numbered; never changed after it was made."""
+    """All possible choices for a set of queries, numbered. It is immutable."""
 
     estimates: Estimates
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     incoming: tuple[tuple[int, ...], ...]
-    """For each node the edges that lead to it."""
+    """For each node, the edges that lead to it."""
     stores: tuple[StoredSet, ...]
     copies: tuple[Copy, ...]
     copies_of: tuple[tuple[int, ...], ...]
-    """For each store its copies."""
+    """For each store, its copies."""
     targets: dict[QueryId, tuple[int, ...]]
-    """For each query the nodes it needs a path to, one per relation."""
+    """For each query, the nodes that need a path, one per relation."""
     upkeep: tuple[tuple[int, ...], ...]
-    """For each store the nodes that keep it up to date; none for a relation."""
+    """For each stored join, the nodes that need a path to keep it up to date; () for the store of a relation."""
     node_numbers: dict[Node, int] = field(repr=False)
     store_numbers: dict[StoredSet, int] = field(repr=False)
 
     @property
     def graph(self) -> JoinGraph:
-        """The numbers of relations and predicates."""
+        """The join graph, which numbers relations and predicates."""
         return self.estimates.graph
 
     def serving(self, edge: int) -> tuple[int, ...]:
-        """The copies an edge can use."""
-        each = self.edges[edge]
-        return each.copies or self.copies_of[each.store]
+        """Return the copies of a store that an edge can probe."""
+        probe = self.edges[edge]
+        return probe.copies or self.copies_of[probe.store]
 
 
 Families = Mapping[QueryId, Collection[int]]
-"""For queries too large for all their sets: the sets that are considered, single relations among them."""
+"""For each query with too many connected sets: the sets to consider, including all single relations."""
 
 
 def build_lattice(
     queries: Iterable[JoinQuery], statistics: Statistics, model: CostModel, *, families: Families | None = None
 ) -> Lattice:
-    """The lattice of these queries."""
+    """Return the lattice of the queries."""
     queries = tuple(queries)
     estimates = estimate(JoinGraph().extended(queries), statistics, model)
     return extend(Lattice(estimates, (), (), (), (), (), (), {}, (), {}, {}), queries, families=families)
 
 
 def extend(lattice: Lattice, queries: Iterable[JoinQuery], *, families: Families | None = None) -> Lattice:
-    """The lattice with more queries; all that was in it keeps its number."""
+    """Return the lattice with more queries; existing nodes, edges, stores and copies keep their numbers."""
     queries = tuple(queries)
     families = families or {}
     old = lattice.estimates
     graph = old.graph.extended(queries)
     estimates = old if graph is old.graph else estimate(graph, old.statistics, old.model)
     growth = _Growth(lattice, estimates)
-    for query in sorted(queries, key=lambda each: each.id in families):  # complete ones first: sets are split once
+    # Queries without a family come first: a set is split only once, and they need all of its splits.
+    for query in sorted(queries, key=lambda query: query.id in families):
         growth.add(query, families.get(query.id))
     return growth.finished()
 
 
 class _Growth:
-    """A lattice while it is being built: each set is split in two once, and each split gives edges both ways."""
+    """A lattice under construction: each set is split into two parts once, and each split adds edges both ways."""
 
     def __init__(self, base: Lattice, estimates: Estimates) -> None:
         self.estimates = estimates
@@ -132,35 +133,35 @@ class _Growth:
         self.model = estimates.model
         self.nodes = list(base.nodes)
         self.edges = list(base.edges)
-        self.incoming = [list(each) for each in base.incoming]
+        self.incoming = [list(edges) for edges in base.incoming]
         self.stores = list(base.stores)
         self.copies = list(base.copies)
-        self.copies_of = [list(each) for each in base.copies_of]
+        self.copies_of = [list(copies) for copies in base.copies_of]
         self.targets = dict(base.targets)
         self.upkeep = base.upkeep
         self.node_numbers = dict(base.node_numbers)
         self.store_numbers = dict(base.store_numbers)
-        self.copy_numbers = {(each.store, each.attribute): at for at, each in enumerate(self.copies)}
-        self.known = {(each.inputs, each.predicates) for each in self.nodes}
+        self.copy_numbers = {(copy.store, copy.attribute): number for number, copy in enumerate(self.copies)}
+        self.known = {(node.inputs, node.predicates) for node in self.nodes}
 
     def add(self, query: JoinQuery, family: Collection[int] | None) -> None:
         inputs, predicates = self.graph.encode(query)
         if family is None:
             neighbours = self.graph.neighbours(predicates)
-            self._split(inputs, predicates, lambda whole: _halves(whole, neighbours))
+            self._split(inputs, predicates, lambda subset: _halves(subset, neighbours))
         else:
             sets = sorted(family)
-            self._split(inputs, predicates, lambda whole: _family_halves(whole, sets))
+            self._split(inputs, predicates, lambda subset: _family_halves(subset, sets))
         self.targets[query.id] = tuple(self._node(start, inputs, predicates) for start in bits(inputs))
 
     def finished(self) -> Lattice:
         upkeep = (
             *self.upkeep,
             *(
-                tuple(self._node(start, each.inputs, each.predicates) for start in bits(each.inputs))
-                if each.is_intermediate
+                tuple(self._node(start, store.inputs, store.predicates) for start in bits(store.inputs))
+                if store.is_intermediate
                 else ()
-                for each in self.stores[len(self.upkeep) :]
+                for store in self.stores[len(self.upkeep) :]
             ),
         )
         return Lattice(
@@ -183,17 +184,17 @@ class _Growth:
         self.known.add((inputs, predicates))
         for start in bits(inputs):
             self._node(start, inputs, predicates)
-        for one, other in halves(inputs):
-            in_one = self.graph.within(one, predicates)
-            in_other = self.graph.within(other, predicates)
-            self._split(one, in_one, halves)
-            self._split(other, in_other, halves)
-            between = predicates & ~in_one & ~in_other
-            self._step(StoredSet(one, in_one), StoredSet(other, in_other), between)
-            self._step(StoredSet(other, in_other), StoredSet(one, in_one), between)
+        for left, right in halves(inputs):
+            in_left = self.graph.within(left, predicates)
+            in_right = self.graph.within(right, predicates)
+            self._split(left, in_left, halves)
+            self._split(right, in_right, halves)
+            between = predicates & ~in_left & ~in_right
+            self._step(StoredSet(left, in_left), StoredSet(right, in_right), between)
+            self._step(StoredSet(right, in_right), StoredSet(left, in_left), between)
 
     def _step(self, joined: StoredSet, probed: StoredSet, between: int) -> None:
-        """Edges from every start in `joined` that probe a store of `probed`."""
+        """Add the edges from every start in `joined` that probe a store of `probed`."""
         if probed.is_intermediate and not (
             self.model.intermediates and probed.inputs.bit_count() <= self.model.largest_intermediate
         ):
@@ -211,7 +212,7 @@ class _Growth:
             if copies and tasks > 1:
                 self._edge(Edge(source, target, store, copies, flow))
                 if (tasks - 1) * flow >= price:
-                    continue  # a copy of one's own costs no more than broadcasting
+                    continue  # a new partitioned copy costs no more than the broadcast would
             self._edge(Edge(source, target, store, ANY_COPY, flow * tasks))
 
     def _edge(self, edge: Edge) -> None:
@@ -219,17 +220,17 @@ class _Growth:
         self.edges.append(edge)
 
     def _copies(self, store: int, probed: StoredSet, between: int) -> tuple[int, ...]:
-        """Copies partitioned by an attribute that `between` equates with one of the probing side."""
-        found = []
+        """Return the copies partitioned by an attribute that `between` equates with one of the probing side."""
+        copies = []
         for number in bits(between):
             predicate = self.graph.predicates[number]
             if predicate.is_equality:
                 left, _ = self.graph.ends[number]
                 side = predicate.left if probed.inputs >> left & 1 else predicate.right
-                found.append(self._copy(store, side))
-        if not found and not self.copies_of[store]:
+                copies.append(self._copy(store, side))
+        if not copies and not self.copies_of[store]:
             self._copy(store, None)
-        return tuple(sorted(set(found)))
+        return tuple(sorted(set(copies)))
 
     def _copy(self, store: int, attribute: Attribute | None) -> int:
         key = (store, attribute)
@@ -258,13 +259,13 @@ class _Growth:
 
 
 def _halves(inputs: int, neighbours: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Every cut of a connected set into two connected parts, once."""
-    rest = inputs & (inputs - 1)
-    part = rest
+    """Yield every division of a connected set into two connected parts, each once."""
+    others = inputs & (inputs - 1)
+    part = others
     while part:
         if is_connected(part, neighbours) and is_connected(inputs ^ part, neighbours):
             yield part, inputs ^ part
-        part = (part - 1) & rest
+        part = (part - 1) & others
 
 
 def _family_halves(inputs: int, family: Sequence[int]) -> Iterator[tuple[int, int]]:

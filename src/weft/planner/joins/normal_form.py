@@ -1,7 +1,7 @@
-"""Queries that join many relations, or by other conditions than equalities, in a common form.
+"""The common form of queries that join many relations, or join by conditions other than equalities.
 
-Conditions between two relations are what combinations are joined by, and equal ones of different queries are one. What
-a query asks of three relations or more is its own matter: a filter on its whole combinations.
+Combinations are joined by conditions between two relations, and queries share equal conditions. A condition over three
+or more relations is not shared: it is a filter on the complete combinations of its query.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "ne": "ne"}
 
 @dataclass(frozen=True, slots=True)
 class ProbedQuery:
-    """A query as optimizers and probe trees see it: conditions by the text of the predicate that stands for each."""
+    """A query as optimizers and probe trees see it. `conditions` are keyed by the text of their graph predicates."""
 
     live: LiveQuery
     join: JoinQuery
@@ -34,96 +34,96 @@ class ProbedQuery:
 
 
 def normal_forms(queries: Iterable[LiveQuery]) -> tuple[ProbedQuery, ...]:
-    """The common forms of all queries that probe trees serve."""
+    """Return the common forms of all queries that probe trees serve."""
     return tuple(to_probed(live) for live in queries if isinstance(live.strategy, ProbeJoin | ProbeAggregate))
 
 
 def to_probed(live: LiveQuery) -> ProbedQuery:
-    """The common form of a live query."""
+    """Return the common form of a live query."""
     query = live.query
     inputs = inputs_of(query)
-    conditions = {_predicate(each).text: each for each in conditions_of(query)}
-    wide = [over_inputs(each, inputs) for each in query.conditions if len(each.relations) > 2]
-    asked = wide[0] if len(wide) == 1 else Call("and", tuple(wide), BOOLEAN)
+    conditions = {_predicate(condition).text: condition for condition in conditions_of(query)}
+    wide = [over_inputs(condition, inputs) for condition in query.conditions if len(condition.relations) > 2]
+    expression = wide[0] if len(wide) == 1 else Call("and", tuple(wide), BOOLEAN)
     return ProbedQuery(
         live,
         JoinQuery(
             live.record.id,
-            tuple(sorted((join_input(each) for each in inputs), key=lambda each: each.text)),
-            tuple(_predicate(each) for _, each in sorted(conditions.items())),
+            tuple(sorted((join_input(input_) for input_ in inputs), key=lambda relation: relation.text)),
+            tuple(_predicate(condition) for _, condition in sorted(conditions.items())),
         ),
         conditions,
-        Filter(live.slot, asked) if wide else None,
+        Filter(live.slot, expression) if wide else None,
         tuple(Span(live.slot, inputs[first], inputs[second], bounds) for first, second, bounds in query.limits()),
     )
 
 
 def source_of(query: BoundQuery) -> str:
-    """Names the query's combinations in the result log."""
-    return combination_id(inputs_of(query), tuple(each.text for each in conditions_of(query)))
+    """Return the id of the query's combinations in the result log."""
+    return combination_id(inputs_of(query), tuple(condition.text for condition in conditions_of(query)))
 
 
 def conditions_of(query: BoundQuery) -> tuple[JoinCondition, ...]:
-    """All conditions between two relations; what only wider conditions connect is connected by TRUE."""
+    """Return all conditions between two relations; TRUE connects relations that only wider conditions connect."""
     inputs = inputs_of(query)
     pairs: dict[tuple[int, int], list[KeyPair]] = {}
     for pair in query.keys:
         pairs.setdefault((pair.left_relation, pair.right_relation), []).append(pair)
-    found: list[JoinCondition] = [_equality(inputs, at, keys) for at, keys in pairs.items()]
-    found += [_comparison(each, inputs) for each in query.conditions if len(each.relations) == 2]
-    found += _links(query, inputs, found)
-    return tuple({each.text: each for each in found}.values())
+    conditions: list[JoinCondition] = [_equality(inputs, relations, keys) for relations, keys in pairs.items()]
+    conditions += [_comparison(condition, inputs) for condition in query.conditions if len(condition.relations) == 2]
+    conditions += _links(query, inputs, conditions)
+    return tuple({condition.text: condition for condition in conditions}.values())
 
 
 def indexes_of(query: BoundQuery, relation: int) -> dict[str, Index]:
-    """Every key by which a relation may be probed, by its text: all of them are kept, whatever the plan of today."""
-    mine = inputs_of(query)[relation]
-    found = {}
-    for each in conditions_of(query):
-        if isinstance(each, Equality):
-            for side, index in ((each.left, each.left_index), (each.right, each.right_index)):
-                if side == mine:
-                    found[key_text(index.key)] = index
-    return found
+    """Return every index by which a relation may be probed, by key text; stores keep all of them under any plan."""
+    own_input = inputs_of(query)[relation]
+    indexes = {}
+    for condition in conditions_of(query):
+        if isinstance(condition, Equality):
+            for side, index in ((condition.left, condition.left_index), (condition.right, condition.right_index)):
+                if side == own_input:
+                    indexes[key_text(index.key)] = index
+    return indexes
 
 
 def condition_columns(query: BoundQuery, relation: int) -> frozenset[str]:
-    """Columns of a relation that conditions read, keys apart."""
-    names = frozenset[str]().union(*(columns_of(each.expression) for each in query.conditions))
+    """Return the columns of a relation that the query's conditions read, not counting its keys."""
+    names = frozenset[str]().union(*(columns_of(condition.expression) for condition in query.conditions))
     return frozenset(name.partition(".")[2] for name in names if name.partition(".")[0] == str(relation))
 
 
 def join_input(each: Input) -> JoinInput:
-    """As optimizers name it; windows are not part of it, since window tables tell queries apart."""
+    """Return the optimizers' form of an input, without a window because window tables tell queries apart."""
     return JoinInput(each.stream, each.role)
 
 
-def _equality(inputs: Sequence[Input], at: tuple[int, int], keys: Sequence[KeyPair]) -> Equality:
-    """All equalities between two relations as one key, in a fixed order of sides and parts."""
-    sides = [(tuple(key.left for key in keys), at[0]), (tuple(key.right for key in keys), at[1])]
+def _equality(inputs: Sequence[Input], relations: tuple[int, int], keys: Sequence[KeyPair]) -> Equality:
+    """Merge all equalities between two relations into one, with sides and key parts in a fixed order."""
+    sides = [(tuple(key.left for key in keys), relations[0]), (tuple(key.right for key in keys), relations[1])]
     sides.sort(key=lambda side: inputs[side[1]])
     order = sorted(range(len(keys)), key=lambda n: (identity(sides[0][0][n]), identity(sides[1][0][n])))
     exact = is_exact(tuple(key.type for key in keys))
-    (first, first_at), (second, second_at) = sides
+    (first, first_relation), (second, second_relation) = sides
     return Equality(
-        inputs[first_at], Index(tuple(first[n] for n in order), exact),
-        inputs[second_at], Index(tuple(second[n] for n in order), exact),
+        inputs[first_relation], Index(tuple(first[n] for n in order), exact),
+        inputs[second_relation], Index(tuple(second[n] for n in order), exact),
     )  # fmt: skip
 
 
 def over_inputs(condition: Condition, inputs: Sequence[Input]) -> Expression:
-    """A condition with columns named by input, not by their relation in the query."""
+    """Return the condition's expression with columns named by input, not by the relation's number in the query."""
 
     def name(column: str) -> str:
-        relation, _, rest = column.partition(".")
-        return inputs[int(relation)].column(rest)
+        relation, _, column_name = column.partition(".")
+        return inputs[int(relation)].column(column_name)
 
     return rename_columns(condition.expression, name)
 
 
 def _comparison(condition: Condition, inputs: Sequence[Input]) -> Comparison:
-    """With its inputs in their fixed order, so that a < b and b > a are one."""
-    first, second = (inputs[at] for at in condition.relations)
+    """Return the comparison with its inputs in their fixed order, so that a < b and b > a are equal."""
+    first, second = (inputs[relation] for relation in condition.relations)
     expression = over_inputs(condition, inputs)
     if second < first:
         first, second = second, first
@@ -134,24 +134,25 @@ def _comparison(condition: Condition, inputs: Sequence[Input]) -> Comparison:
     return Comparison((first, second), expression)
 
 
-def _links(query: BoundQuery, inputs: Sequence[Input], found: Sequence[JoinCondition]) -> list[JoinCondition]:
+def _links(query: BoundQuery, inputs: Sequence[Input], conditions: Sequence[JoinCondition]) -> list[JoinCondition]:
+    """Return TRUE comparisons between relations that wider conditions connect and `conditions` do not."""
     parent = list(range(len(inputs)))
 
-    def find(at: int) -> int:
-        while parent[at] != at:
-            at = parent[at]
-        return at
+    def find(relation: int) -> int:
+        while parent[relation] != relation:
+            relation = parent[relation]
+        return relation
 
-    number = {each: at for at, each in enumerate(inputs)}
-    for each in found:
-        first, second = _ends(each)
+    number = {input_: relation for relation, input_ in enumerate(inputs)}
+    for connecting in conditions:
+        first, second = _ends(connecting)
         parent[find(number[first])] = find(number[second])
     links: list[JoinCondition] = []
     for condition in query.conditions:
-        for one, other in zip(condition.relations, condition.relations[1:], strict=False):
-            if find(one) != find(other):
-                parent[find(one)] = find(other)
-                links.append(Comparison(tuple(sorted((inputs[one], inputs[other]))), TRUE))
+        for earlier, later in zip(condition.relations, condition.relations[1:], strict=False):
+            if find(earlier) != find(later):
+                parent[find(earlier)] = find(later)
+                links.append(Comparison(tuple(sorted((inputs[earlier], inputs[later]))), TRUE))
     return links
 
 
@@ -162,8 +163,8 @@ def _ends(condition: JoinCondition) -> tuple[Input, Input]:
 
 
 def _predicate(condition: JoinCondition) -> Predicate:
-    """What stands for a condition in a join graph; its text tells conditions apart."""
-    first, second = (join_input(each) for each in _ends(condition))
+    """Return the predicate that represents a condition in a join graph; different conditions have different texts."""
+    first, second = (join_input(end) for end in _ends(condition))
     if isinstance(condition, Equality):
         left, right = key_text(condition.left_index.key), key_text(condition.right_index.key)
         return compare(Attribute(first, left), Attribute(second, right), EQUAL)
@@ -171,6 +172,6 @@ def _predicate(condition: JoinCondition) -> Predicate:
 
 
 def comparison_of(condition: Comparison) -> str:
-    """Its operator if it compares a value of its first input with one of its second, else `<>`: rules out little."""
+    """Return the operator if the condition compares its first input with its second, else `<>`, the least selective."""
     sides = condition.sides()
     return "<>" if sides is None else sides[0]

@@ -1,7 +1,7 @@
-"""Probe orders of one query (MultiStream IV): in which order a new tuple visits the stores of the other relations.
+"""Probe orders of one query (MultiStream IV): the order in which a new row visits the stores of the other relations.
 
-An equality sends each partial result to the one task that can have partners; any other comparison has to broadcast
-it to all tasks of a store whose rows lie at random.
+An equality sends each combination to the one task that can have matching rows; any other comparison broadcasts the
+combination to all tasks of a store whose rows are placed at random.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from weft.planner.joins.estimate import Estimates
 from weft.planner.joins.graph import JoinInput, JoinQuery, bits
 
 MOST_EXHAUSTIVE = 6
-"""Relations up to which all orders are tried: 5! for each start."""
+"""The largest number of relations for which all orders are tried: 5! per start."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeOrder:
-    """`inputs[0]` is where the tuple arrives, the others are probed in turn, for `cost` tuples sent per second."""
+    """The order in which new rows of `inputs[0]` probe the other inputs, for `cost` combinations sent per second."""
 
     inputs: tuple[JoinInput, ...]
     cost: float
@@ -27,7 +27,7 @@ class ProbeOrder:
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """One query's sets and what probing them costs; `broadcast` sends to every task even for equalities."""
+    """The probe costs of one query; with `broadcast`, even equalities probe every task."""
 
     estimates: Estimates
     inputs: int
@@ -35,12 +35,12 @@ class Probing:
     broadcast: bool = False
 
     def step(self, start: int, joined: int, probed: int) -> float:
-        """Tuples per second sent from the set joined so far to the store of another, disjoint set; eq. 2."""
+        """Return the combinations per second sent from the joined set to the store of a disjoint set (eq. 2)."""
         flow = self.estimates.flow(start, joined, self.estimates.graph.within(joined, self.predicates))
         return flow * (1 if self._is_routed(joined, probed) else self.estimates.tasks(probed))
 
     def next_inputs(self, joined: int) -> list[int]:
-        """Relations that a predicate links to the set: probing any other would be a cross product."""
+        """Return the relations that a predicate connects to the set; probing others would be a cross product."""
         around = 0
         neighbours = self.estimates.graph.neighbours(self.predicates)
         for number in bits(joined):
@@ -48,7 +48,7 @@ class Probing:
         return list(bits(around & self.inputs & ~joined))
 
     def cost(self, order: tuple[int, ...]) -> float:
-        """Probe cost of one order."""
+        """Return the probe cost of one order."""
         joined, steps = 1 << order[0], []
         for number in order[1:]:
             steps.append(self.step(order[0], joined, 1 << number))
@@ -68,13 +68,13 @@ class Probing:
 
 
 def probing_of(query: JoinQuery, estimates: Estimates, *, broadcast: bool = False) -> Probing:
-    """The query in the numbers of the estimates' graph, which must know its relations."""
+    """Return the probe costs of a query; the graph of the estimates must contain its relations."""
     inputs, predicates = estimates.graph.encode(query)
     return Probing(estimates, inputs, predicates, broadcast)
 
 
 def greedy_order(probing: Probing, start: int) -> tuple[int, ...]:
-    """MultiStream fig. 4: the next store is the one with the least tuples sent to it and to the best one after it."""
+    """Return an order by MultiStream fig. 4: the next store has the least cost together with the best one after it."""
     order, joined = [start], 1 << start
     while joined != probing.inputs:
         best = min(probing.next_inputs(joined), key=lambda number: (_two_steps(probing, start, joined, number), number))
@@ -84,14 +84,14 @@ def greedy_order(probing: Probing, start: int) -> tuple[int, ...]:
 
 
 def exhaustive_order(probing: Probing, start: int) -> tuple[int, ...]:
-    """The cheapest of all orders; for at most `MOST_EXHAUSTIVE` relations."""
+    """Return the cheapest of all orders, for at most `MOST_EXHAUSTIVE` relations."""
     if probing.inputs.bit_count() > MOST_EXHAUSTIVE:
         raise ValueError(f"all probe orders of more than {MOST_EXHAUSTIVE} relations are too many to try")
     return min(all_orders(probing, start), key=lambda order: (probing.cost(order), order))
 
 
 def all_orders(probing: Probing, start: int) -> Iterator[tuple[int, ...]]:
-    """Every order without a cross product."""
+    """Yield every order without a cross product."""
 
     def continued(order: tuple[int, ...], joined: int) -> Iterator[tuple[int, ...]]:
         if joined == probing.inputs:
@@ -103,13 +103,13 @@ def all_orders(probing: Probing, start: int) -> Iterator[tuple[int, ...]]:
 
 
 def greedy_orders(query: JoinQuery, estimates: Estimates, *, broadcast: bool = False) -> tuple[ProbeOrder, ...]:
-    """A greedy order for each relation of the query; their costs add up to eq. 2."""
+    """Return a greedy order for each relation of the query; the costs add up to eq. 2."""
     probing = probing_of(query, estimates, broadcast=broadcast)
     return tuple(_named(probing, greedy_order(probing, start)) for start in bits(probing.inputs))
 
 
 def exhaustive_orders(query: JoinQuery, estimates: Estimates, *, broadcast: bool = False) -> tuple[ProbeOrder, ...]:
-    """The cheapest order for each relation of the query."""
+    """Return the cheapest order for each relation of the query."""
     probing = probing_of(query, estimates, broadcast=broadcast)
     return tuple(_named(probing, exhaustive_order(probing, start)) for start in bits(probing.inputs))
 
@@ -117,7 +117,7 @@ def exhaustive_orders(query: JoinQuery, estimates: Estimates, *, broadcast: bool
 def _two_steps(probing: Probing, start: int, joined: int, number: int) -> float:
     cost = probing.step(start, joined, 1 << number)
     after = joined | 1 << number
-    return cost + min((probing.step(start, after, 1 << each) for each in probing.next_inputs(after)), default=0.0)
+    return cost + min((probing.step(start, after, 1 << further) for further in probing.next_inputs(after)), default=0.0)
 
 
 def _named(probing: Probing, order: tuple[int, ...]) -> ProbeOrder:

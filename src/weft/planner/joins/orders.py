@@ -1,7 +1,7 @@
-"""From queries and statistics to the probe orders of all of them: by which method, and incrementally.
+"""The choice of probe orders for all queries, by one of several methods or incrementally.
 
-All methods have one interface and one cost function, and all give a plan with a proven bound. `AUTO` takes the
-integer program unless there is too little time or there are too many choices for it.
+All methods have the same interface and cost function and return a plan with a proven bound. `AUTO` uses the integer
+program unless there is too little time for it or the lattice has too many edges.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from weft.planner.joins.statistics import CostModel, Statistics
 from weft.planner.joins.subplans import MayShare, share_all, subplan_trees
 
 MOST_COMPLETE = 7
-"""Relations in a query up to which all its sets are considered; of larger ones only those of its best trees."""
+"""The largest number of relations in a query whose connected sets are all considered; `_family` limits the others."""
 MOST_EDGES = 60_000
-"""Edges up to which `AUTO` builds an integer program."""
+"""The largest number of edges for which `AUTO` builds an integer program."""
 LEAST_TIME = timedelta(milliseconds=20)
-"""Time from which `AUTO` calls the solver."""
+"""The shortest time limit for which `AUTO` calls the solver."""
 _ROUNDS = 3
 _SMALL = 3
-"""Relations of a query up to which the solver needs no help to start."""
+"""If no query has more relations than this, the solver starts without a solution from shared subplans."""
 _MOST_TOUCHED = 60
-"""Paths chosen again after a query came or went."""
+"""The largest number of paths that are chosen again after queries are added or dropped."""
 
 
 def plan_probe_orders(
@@ -47,7 +47,7 @@ def plan_probe_orders(
     method: Method = Method.AUTO,
     may_share: MayShare = share_all,
 ) -> ProbePlan:
-    """Probe orders, intermediate stores and partitionings for all queries, with the least cost the method finds."""
+    """Return the cheapest probe orders, stored joins and partitionings that the method finds for all queries."""
     queries, model, limits = tuple(queries), model or CostModel(), limits or Limits()
     if len({query.id for query in queries}) != len(queries):
         raise DuplicateQuery("two queries to be planned have the same id")
@@ -56,10 +56,10 @@ def plan_probe_orders(
     targets = [node for group in groups for node in group]
     match _chosen(method, lattice, limits):
         case Method.ILP:
-            large = any(len(group) > _SMALL for group in groups)
-            first = _route_subplans(lattice, queries, may_share) if large else None
-            routed = solve_paths(lattice, groups, limits, first=first)
-            return plan_of(routed.routing, queries, bound=routed.bound, method=Method.ILP)
+            any_large = any(len(group) > _SMALL for group in groups)
+            incumbent = _route_subplans(lattice, queries, may_share) if any_large else None
+            solution = solve_paths(lattice, groups, limits, first=incumbent)
+            return plan_of(solution.routing, queries, bound=solution.bound, method=Method.ILP)
         case Method.SUBPLANS:
             routing = _route_subplans(lattice, queries, may_share)
         case Method.GREEDY:
@@ -73,61 +73,62 @@ def plan_probe_orders(
 
 
 def plan_alone(query: JoinQuery, statistics: Statistics, model: CostModel | None = None) -> ProbePlan:
-    """The best plan of a query that shares with nobody."""
+    """Return the best plan of a single query."""
     return plan_probe_orders([query], statistics, model)
 
 
 def add_queries(plan: ProbePlan, queries: Iterable[JoinQuery]) -> ProbePlan:
-    """The plan with more queries, each on the cheapest paths beside what runs; then what they touch is chosen again.
+    """Return the plan with more queries on the paths of least marginal cost, after rerouting paths that are affected.
 
-    The bound stays proven: whatever serves more queries also serves the old ones, and each new query needs a last
-    step of its own to every result that no old one could have needed.
+    The bound stays proven: a plan for more queries also serves the old ones, and each new query needs a last edge to
+    each of its targets that is not in the old lattice.
     """
     queries = tuple(queries)
-    if known := [query.id for query in queries if query.id in plan.queries]:
-        raise DuplicateQuery(f'query "{known[0]}" is in the plan already')
+    if duplicates := [query.id for query in queries if query.id in plan.queries]:
+        raise DuplicateQuery(f'query "{duplicates[0]}" is in the plan already')
     statistics, model = plan.lattice.estimates.statistics, plan.lattice.estimates.model
     lattice = _build(queries, statistics, model, base=plan.lattice)
     routing = _resumed(plan, lattice)
     before = routing.edges()
     bound = plan.bound
     for query in queries:
-        fresh = [node for node in lattice.targets[query.id] if node >= len(plan.lattice.nodes)]
-        bound += sum(min((lattice.edges[edge].cost for edge in lattice.incoming[node]), default=0.0) for node in fresh)
+        added = [node for node in lattice.targets[query.id] if node >= len(plan.lattice.nodes)]
+        bound += sum(min((lattice.edges[edge].cost for edge in lattice.incoming[node]), default=0.0) for node in added)
         for node in lattice.targets[query.id]:
             routing.demand(node)
     for query in queries:
         routing.reroute(lattice.targets[query.id])
     _settle(routing, routing.edges() - before)
-    everyone = (*plan.queries.values(), *queries)
-    return plan_of(routing, everyone, bound=bound, method=Method.INCREMENTAL)
+    all_queries = (*plan.queries.values(), *queries)
+    return plan_of(routing, all_queries, bound=bound, method=Method.INCREMENTAL)
 
 
 def drop_queries(plan: ProbePlan, ids: Iterable[QueryId]) -> ProbePlan:
-    """The plan without some queries, and without every edge and store that served only them.
+    """Return the plan without these queries, and without the edges and stores that served only them.
 
-    The bound stays proven: the best plan without them, and beside it each of them alone, would be a plan for all.
+    The bound stays proven: the best plan of the remaining queries, together with a separate plan for each removed one,
+    is a plan for all queries.
     """
     ids = tuple(ids)
-    if unknown := [each for each in ids if each not in plan.queries]:
+    if unknown := [query_id for query_id in ids if query_id not in plan.queries]:
         raise UnknownQuery(f'query "{unknown[0]}" is not in the plan')
-    targets = {query: nodes for query, nodes in plan.lattice.targets.items() if query not in ids}
+    targets = {query_id: nodes for query_id, nodes in plan.lattice.targets.items() if query_id not in ids}
     lattice = replace(plan.lattice, targets=targets)
     routing = _resumed(plan, lattice)
     before = routing.edges()
     bound = plan.bound
-    for each in ids:
-        bound -= route(lattice, plan.lattice.targets[each]).cost()
-        for node in plan.lattice.targets[each]:
+    for query_id in ids:
+        bound -= route(lattice, plan.lattice.targets[query_id]).cost()
+        for node in plan.lattice.targets[query_id]:
             routing.release(node)
     _settle(routing, before - routing.edges())
-    left = [query for query in plan.queries.values() if query.id not in ids]
-    return plan_of(routing, left, bound=max(0.0, bound), method=Method.INCREMENTAL)
+    remaining = [query for query in plan.queries.values() if query.id not in ids]
+    return plan_of(routing, remaining, bound=max(0.0, bound), method=Method.INCREMENTAL)
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What a change would do to the cost of everything."""
+    """The effect of a change on the cost of the plan."""
 
     before: float
     after: float
@@ -135,12 +136,12 @@ class WhatIf:
 
     @property
     def change(self) -> float:
-        """Positive where it gets more expensive."""
+        """The difference of the costs, positive if the plan gets more expensive."""
         return self.after - self.before
 
 
 def what_if(plan: ProbePlan, *, add: Sequence[JoinQuery] = (), drop: Sequence[QueryId] = ()) -> WhatIf:
-    """The cost of adding and dropping queries, without doing it."""
+    """Return the effect of adding and dropping queries; `plan` does not change."""
     changed = drop_queries(plan, drop) if drop else plan
     if add:
         changed = add_queries(changed, add)
@@ -155,7 +156,7 @@ def _build(
     base: Lattice | None = None,
     may_share: MayShare = share_all,
 ) -> Lattice:
-    """A lattice, or a larger one; of large queries with the sets of their trees and greedy probe orders only."""
+    """Return the lattice of the queries, or `base` extended by them; large queries have only the sets of `_family`."""
     families: dict[QueryId, set[int]] = {}
     if large := [query for query in queries if len(query.inputs) > MOST_COMPLETE]:
         graph = base.graph if base else JoinGraph()
@@ -182,26 +183,26 @@ def _resumed(plan: ProbePlan, lattice: Lattice) -> Routing:
 
 
 def _settle(routing: Routing, changed: frozenset[int]) -> None:
-    """Choose those paths again that could use the changed edges, as far as that stays quick."""
+    """Choose again the paths that could use the changed edges, at most `_MOST_TOUCHED` of them."""
     lattice = routing.lattice
     touched: dict[int, None] = {}
     changes = [lattice.nodes[lattice.edges[edge].target] for edge in sorted(changed)]
-    for node in sorted(routing.paths):
-        each = lattice.nodes[node]
+    for number in sorted(routing.paths):
+        node = lattice.nodes[number]
         if any(
-            each.start == change.start
-            and change.inputs & each.inputs == change.inputs
-            and change.predicates & each.predicates == change.predicates
+            node.start == change.start
+            and change.inputs & node.inputs == change.inputs
+            and change.predicates & node.predicates == change.predicates
             for change in changes
         ):
-            touched[node] = None
-    for node in list(touched)[:_MOST_TOUCHED]:
-        routing.reroute((node,))
+            touched[number] = None
+    for number in list(touched)[:_MOST_TOUCHED]:
+        routing.reroute((number,))
 
 
 def _family(query: JoinQuery, estimates: Estimates, tree: JoinTree) -> set[int]:
-    """The sets considered for a query too large for all of them: those of its tree and of its greedy probe orders."""
-    sets = {each.inputs for each in _subtrees(tree)}
+    """Return the sets to consider for a large query: those of its tree and of its greedy probe orders."""
+    sets = {subtree.inputs for subtree in _subtrees(tree)}
     probing = probing_of(query, estimates)
     for start in bits(probing.inputs):
         joined = 0
@@ -213,13 +214,13 @@ def _family(query: JoinQuery, estimates: Estimates, tree: JoinTree) -> set[int]:
 
 
 def _subtrees(tree: JoinTree) -> list[JoinTree]:
-    return [tree, *(below for child in tree.children for below in _subtrees(child))]
+    return [tree, *(subtree for child in tree.children for subtree in _subtrees(child))]
 
 
 def _route_subplans(lattice: Lattice, queries: Sequence[JoinQuery], may_share: MayShare) -> Routing:
-    """Paths along the trees of shared subplans: a tuple meets the store of the other child at every join."""
-    edges = [each.cost for each in lattice.edges]
-    copies = [each.cost for each in lattice.copies]
+    """Return paths along the trees of shared subplans: at every join, rows of one child probe the other's store."""
+    edges = [edge.cost for edge in lattice.edges]
+    copies = [copy.cost for copy in lattice.copies]
     trees = subplan_trees(queries, lattice.estimates, may_share=may_share).trees
     for query in queries:
         _, predicates = lattice.graph.encode(query)
@@ -236,7 +237,7 @@ def _route_subplans(lattice: Lattice, queries: Sequence[JoinQuery], may_share: M
 
 
 def _lead(lattice: Lattice, node: int, cuts: set[tuple[int, int]], costs: tuple[list[float], list[float]]) -> None:
-    """Take the cost from the cheapest edge to a node of a tree that probes the store of a child."""
+    """Set to 0 the cost of the cheapest edge that leads to a tree node by a probe of a child's store."""
     inputs = lattice.nodes[node].inputs
     options = [
         edge for edge in lattice.incoming[node] if (inputs, lattice.stores[lattice.edges[edge].store].inputs) in cuts

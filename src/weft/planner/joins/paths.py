@@ -1,8 +1,8 @@
-"""Paths through the lattice for all that is demanded, chosen one after the other and improved by choosing again.
+"""Paths through the lattice to all demanded nodes, chosen one after the other and improved by choosing again.
 
-What is already paid for (an edge another query uses, a store that is open) costs a further user nothing, so each
-path is the cheapest at its marginal cost. This is the greedy answer, the solver's first answer, the way to add one
-query to many, and the way to read the solver's values: whatever comes out is a complete plan.
+An edge that another query uses and a store that is open cost a further user nothing, so each path has the least
+marginal cost. The greedy method, the solver's first solution, the addition of queries to a plan and the decoding of
+the solver's values all use this search, because its result is always a complete plan.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from weft.planner.joins.lattice import Lattice
 
 _CLOSE = 1e-9
-"""Costs closer than this fraction are taken as equal."""
+"""Costs that differ by less than this fraction count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """What an edge or a copy is taken to cost while paths are looked for; the bill is always the true cost."""
+    """The costs of edges and copies that guide the search for paths; the total is always computed from true costs."""
 
     edges: Sequence[float]
     copies: Sequence[float]
@@ -28,7 +28,7 @@ class Guide:
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """A routing's state, to go back to."""
+    """A saved state of a routing."""
 
     paths: dict[int, tuple[int, ...]]
     edge_copy: dict[int, int]
@@ -40,14 +40,14 @@ class _Saved:
 
 
 class _Usage:
-    """Who uses which edge, copy and store, and the bill for all of it."""
+    """Reference counts of edges, copies, stores and demanded nodes, and the total cost of what is in use."""
 
     def __init__(self, lattice: Lattice) -> None:
         self.lattice = lattice
         self.paths: dict[int, tuple[int, ...]] = {}
-        """For each demanded node the edges that lead to it."""
+        """For each demanded node, the edges of its path."""
         self.edge_copy: dict[int, int] = {}
-        """For each edge in use the copy it probes."""
+        """For each edge in use, the copy that it probes."""
         self._edge_users: dict[int, int] = {}
         self._copy_users: dict[int, int] = {}
         self._open: dict[int, int] = {}
@@ -55,22 +55,22 @@ class _Usage:
         self._bill = 0.0
 
     def cost(self) -> float:
-        """Tuples sent per second by all edges in use, and the price of all copies they probe."""
+        """Return the cost of all edges in use and of all copies that they probe."""
         edges, copies = self.lattice.edges, self.lattice.copies
-        return math.fsum([edges[at].cost for at in self._edge_users] + [copies[at].cost for at in self._copy_users])
+        return math.fsum([edges[i].cost for i in self._edge_users] + [copies[i].cost for i in self._copy_users])
 
     def edges(self) -> frozenset[int]:
-        """All edges in use."""
+        """Return all edges in use."""
         return frozenset(self._edge_users)
 
     def copies(self) -> frozenset[int]:
-        """All copies that are probed."""
+        """Return all copies that are probed."""
         return frozenset(self._copy_users)
 
     def resume(
         self, paths: Mapping[int, tuple[int, ...]], edge_copy: Mapping[int, int], targets: Iterable[int]
     ) -> None:
-        """Take over a complete set of paths, and the copies its edges probe, that serves these targets."""
+        """Replace the state by a complete set of paths to these targets, and the copies that its edges probe."""
         self.paths, self.edge_copy = dict(paths), dict(edge_copy)
         self._edge_users = dict(Counter(edge for path in paths.values() for edge in path))
         self._copy_users = dict(Counter(edge_copy.values()))
@@ -80,9 +80,9 @@ class _Usage:
         self._bill = self.cost()
 
     def _use(self, edge: int, copy: int) -> tuple[int, ...]:
-        """Count a user of the edge; the first decides which copy it probes, and may open that copy's store.
+        """Add a user of the edge; the first user decides which copy the edge probes.
 
-        Returned are the nodes that need a path from now on, to keep an opened store up to date.
+        Return the nodes that now need a path because the copy's store is newly open.
         """
         users = self._edge_users.get(edge, 0)
         self._edge_users[edge] = users + 1
@@ -93,7 +93,7 @@ class _Usage:
         return self._take(copy, self.lattice.edges[edge].store)
 
     def _unuse(self, edge: int) -> tuple[int, ...]:
-        """One user less; the nodes that need no path any more because a store was closed."""
+        """Remove a user of the edge; return the nodes that no longer need a path because a store is closed."""
         self._edge_users[edge] -= 1
         if self._edge_users[edge]:
             return ()
@@ -102,7 +102,7 @@ class _Usage:
         return self._free(self.edge_copy.pop(edge), self.lattice.edges[edge].store)
 
     def _take(self, copy: int, store: int) -> tuple[int, ...]:
-        """Count a user of the copy; the nodes that keep its store up to date if that was not open."""
+        """Add a user of the copy; return the upkeep nodes of its store if the store is newly open."""
         users = self._copy_users.get(copy, 0)
         self._copy_users[copy] = users + 1
         if not users:
@@ -132,14 +132,14 @@ class _Usage:
             self._bill,
         )
 
-    def _restore(self, kept: _Saved) -> None:
-        self.paths, self.edge_copy = kept.paths, kept.edge_copy
-        self._edge_users, self._copy_users = kept.edge_users, kept.copy_users
-        self._open, self._demands, self._bill = kept.open, kept.demands, kept.bill
+    def _restore(self, saved: _Saved) -> None:
+        self.paths, self.edge_copy = saved.paths, saved.edge_copy
+        self._edge_users, self._copy_users = saved.edge_users, saved.copy_users
+        self._open, self._demands, self._bill = saved.open, saved.demands, saved.bill
 
 
 class Routing(_Usage):
-    """A growing and shrinking set of paths, each the cheapest at what is not paid for yet."""
+    """A set of paths to demanded nodes; each new path has the least marginal cost."""
 
     def __init__(self, lattice: Lattice, guide: Guide | None = None) -> None:
         super().__init__(lattice)
@@ -148,32 +148,32 @@ class Routing(_Usage):
         self._closed: frozenset[int] = frozenset()
 
     def follow(self, guide: Guide) -> None:
-        """Look for paths by other costs from now on."""
+        """Use other costs for all further searches."""
         self.guide = guide
         self._reach.clear()
 
     def demand(self, node: int) -> None:
-        """Make sure that there is a path to the node."""
+        """Add a demand for the node, and a path for its first demand."""
         self._demands[node] = self._demands.get(node, 0) + 1
         if self._demands[node] == 1:
             self._connect(node, self._cheapest(node))
 
     def release(self, node: int) -> None:
-        """One demand less; without any, the path goes, and every edge and store that only it used."""
+        """Remove a demand for the node; without demands, drop its path and the edges and stores only the path used."""
         self._demands[node] -= 1
         if self._demands[node] == 0:
             del self._demands[node]
             self._disconnect(node)
 
     def reroute(self, nodes: Iterable[int]) -> bool:
-        """Choose the paths to these nodes again, all at once; keep them only if the whole got cheaper."""
+        """Choose the paths to these nodes again, all at once; return whether that reduces the total, else undo it."""
         return self._attempt(lambda: self._again([node for node in nodes if node in self.paths]))
 
     def without(self, store: int) -> bool:
-        """Do without an intermediate store if that makes the whole cheaper."""
+        """Close a stored join and reroute its users; return whether that reduces the total, else undo it."""
 
         def close() -> None:
-            edges = {at for at in self._edge_users if self.lattice.edges[at].store == store}
+            edges = {edge for edge in self._edge_users if self.lattice.edges[edge].store == store}
             closed, self._closed = self._closed, self._closed | {store}
             self._again([node for node, path in self.paths.items() if not edges.isdisjoint(path)])
             self._closed = closed
@@ -182,11 +182,11 @@ class Routing(_Usage):
         return self._attempt(close)
 
     def _attempt(self, change: Callable[[], None]) -> bool:
-        before, kept = self._bill, self._save()
+        before, saved = self._bill, self._save()
         change()
         if self._bill < before * (1 - _CLOSE):
             return True
-        self._restore(kept)
+        self._restore(saved)
         self._reach.clear()
         return False
 
@@ -201,15 +201,15 @@ class Routing(_Usage):
         self.paths[node] = path
         for edge in path:
             self._reach.clear()
-            for opened in self._use(edge, self._copy_for(edge)):
-                self.demand(opened)
+            for upkeep_node in self._use(edge, self._copy_for(edge)):
+                self.demand(upkeep_node)
 
     def _disconnect(self, node: int) -> None:
         path = self.paths.pop(node, None)
         for edge in path or ():
             self._reach.clear()
-            for closed in self._unuse(edge):
-                self.release(closed)
+            for upkeep_node in self._unuse(edge):
+                self.release(upkeep_node)
 
     def _copy_for(self, edge: int) -> int:
         serving = self.lattice.serving(edge)
@@ -225,9 +225,9 @@ class Routing(_Usage):
             node = self.lattice.edges[edge].source
 
     def _reached(self, node: int) -> tuple[float, int]:
-        """The marginal cost of a path to the node, and the last edge of it; -1 at a start."""
-        found = self._reach.get(node)
-        if found is None:
+        """Return the marginal cost of the cheapest path to the node and the path's last edge, -1 at a start node."""
+        reached = self._reach.get(node)
+        if reached is None:
             best, last = (math.inf, -1) if self.lattice.incoming[node] else (0.0, -1)
             for edge in self.lattice.incoming[node]:
                 cost = self._reached(self.lattice.edges[edge].source)[0]
@@ -235,8 +235,8 @@ class Routing(_Usage):
                     cost += self._marginal(edge)
                     if cost < best:
                         best, last = cost, edge
-            found = self._reach[node] = (best, last)
-        return found
+            reached = self._reach[node] = (best, last)
+        return reached
 
     def _marginal(self, edge: int) -> float:
         if edge in self._edge_users:
@@ -255,12 +255,12 @@ class Routing(_Usage):
 
 
 def true_costs(lattice: Lattice) -> Guide:
-    """Paths by what they really cost."""
-    return Guide([each.cost for each in lattice.edges], [each.cost for each in lattice.copies])
+    """Return the guide with the true costs."""
+    return Guide([edge.cost for edge in lattice.edges], [copy.cost for copy in lattice.copies])
 
 
 def route(lattice: Lattice, targets: Iterable[int], guide: Guide | None = None) -> Routing:
-    """Paths to all targets, each the cheapest after those before it; later changes go by true costs."""
+    """Return paths to all targets, chosen in order by the guide's costs; later changes use true costs."""
     routing = Routing(lattice, guide)
     for node in targets:
         routing.demand(node)
@@ -269,7 +269,7 @@ def route(lattice: Lattice, targets: Iterable[int], guide: Guide | None = None) 
 
 
 def improve(routing: Routing, targets: Iterable[Sequence[int]], *, rounds: int) -> None:
-    """Choose paths again, a query at a time and a node at a time, and drop stores, while it gets cheaper."""
+    """Reroute by query and by node and close stored joins, until nothing gets cheaper or `rounds` rounds are done."""
     targets = tuple(targets)
     for _ in range(rounds):
         better = False
@@ -277,7 +277,7 @@ def improve(routing: Routing, targets: Iterable[Sequence[int]], *, rounds: int) 
             better |= routing.reroute(nodes)
         for node in sorted(routing.paths):
             better |= routing.reroute((node,))
-        for store in sorted({routing.lattice.edges[at].store for at in routing.edges()}):
+        for store in sorted({routing.lattice.edges[edge].store for edge in routing.edges()}):
             if routing.lattice.stores[store].is_intermediate:
                 better |= routing.without(store)
         if not better:
@@ -285,29 +285,29 @@ def improve(routing: Routing, targets: Iterable[Sequence[int]], *, rounds: int) 
 
 
 def least_cost(lattice: Lattice, targets: Iterable[int]) -> float:
-    """A cost that no plan can beat, without a solver: every edge on a path pays its share of all that could use it."""
+    """Return a lower bound of any plan's cost without a solver: all targets that could use an edge share its cost."""
     targets = sorted(set(targets))
     users: Counter[int] = Counter()
     for node in targets:
         users.update(edges_to(lattice, node))
-    reached: dict[int, float] = {}
+    least: dict[int, float] = {}
 
     def reach(node: int) -> float:
-        if node not in reached:
-            reached[node] = min(
+        if node not in least:
+            least[node] = min(
                 (
                     reach(lattice.edges[edge].source) + lattice.edges[edge].cost / users[edge]
                     for edge in lattice.incoming[node]
                 ),
                 default=0.0,
             )
-        return reached[node]
+        return least[node]
 
     return math.fsum(reach(node) for node in targets)
 
 
 def edges_to(lattice: Lattice, target: int) -> tuple[int, ...]:
-    """All edges that can be on a path to the node."""
+    """Return all edges that can be on a path to the node."""
     seen, waiting, edges = {target}, [target], list[int]()
     while waiting:
         for edge in lattice.incoming[waiting.pop()]:

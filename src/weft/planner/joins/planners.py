@@ -1,6 +1,6 @@
-"""Plan the joins of many relations of all live queries: common form, probe orders, probe trees.
+"""Planners, which choose the probe orders of all live queries, and the statistics that they are given.
 
-A planner is a pure function: which valid plan it returns changes costs, never results, so that tests can force any.
+A planner is a pure function. Its choice among valid plans changes costs but never results, so tests can force any plan.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from weft.planner.joins.program.solve import solve_paths
 from weft.planner.joins.statistics import CostModel, Statistics, distinct_keys
 
 Planner = Callable[[Sequence[JoinQuery], Statistics, ProbePlan | None], ProbePlan]
-"""From queries, statistics and the plan before to probe orders for all of them."""
+"""A function from queries, statistics and the previous plan to the probe orders of all queries."""
 
 LIMITS = Limits(time=timedelta(seconds=1), gap=0.01)
-"""A changelog waits for the plan: better a good one soon than the best one late."""
+"""Limits of the solver. They are tight because a changelog waits for the plan."""
 _MOST_CHANGED = 0.5
-"""Share of the queries up to which a plan is changed instead of made anew (AJoin's rule)."""
+"""If more than this share of the queries is added or dropped, a new plan is made (AJoin's rule)."""
 _MANY = 100
-"""Queries from which on a plan that can be changed is not made anew: a changelog waits for it."""
+"""From this many queries on, the previous plan is changed if possible, because a changelog waits for the plan."""
 
 
 def plan_probes(queries: Sequence[JoinQuery], statistics: Statistics, before: ProbePlan | None) -> ProbePlan:
-    """The cheapest probe orders found in a second; of many queries only what came or went is planned."""
+    """Return the cheapest probe orders found in a second; with many queries, plan only those added or dropped."""
     if before is not None and len(queries) >= _MANY:
         changed = _changed(before, queries)
         if changed is not None:
@@ -43,22 +43,22 @@ def plan_probes(queries: Sequence[JoinQuery], statistics: Statistics, before: Pr
 
 
 def _changed(before: ProbePlan, queries: Sequence[JoinQuery]) -> ProbePlan | None:
-    """The plan before for the queries of now; None if too many came or went."""
-    now = {query.id: query for query in queries}
-    gone = [each for each in before.queries if each not in now]
-    new = [query for query in queries if query.id not in before.queries]
-    if len(gone) + len(new) > _MOST_CHANGED * len(queries):
+    """Return the previous plan, changed for the given queries; None if too many were added or dropped."""
+    current = {query.id: query for query in queries}
+    dropped = [query_id for query_id in before.queries if query_id not in current]
+    added = [query for query in queries if query.id not in before.queries]
+    if len(dropped) + len(added) > _MOST_CHANGED * len(queries):
         return None
-    return add_queries(drop_queries(before, gone), new)
+    return add_queries(drop_queries(before, dropped), added)
 
 
 COSTS = CostModel(storage_price=0.2, input_price=0.0, sliding=True)
-"""Inputs are stored with all their indexes, whatever the plan. To keep an intermediate result for a window of five
-seconds costs as much as to send it on once more."""
+"""The cost model of the engine. Inputs cost nothing because every plan stores them with all their indexes. Storing a
+combination for a window of five seconds costs as much as sending it once more."""
 
 
 def choosing_planner(choose: Callable[[Sequence[int]], int], model: CostModel = COSTS) -> Planner:
-    """A planner that asks `choose` for one of several numbers at every turn: whatever it says, the plan is valid."""
+    """Return a planner that calls `choose` to pick every edge and every copy; any choice gives a valid plan."""
 
     def planner(queries: Sequence[JoinQuery], statistics: Statistics, before: ProbePlan | None) -> ProbePlan:
         del before
@@ -70,7 +70,7 @@ def choosing_planner(choose: Callable[[Sequence[int]], int], model: CostModel = 
             node = waiting.pop()
             if node not in paths:
                 paths[node] = _chosen_path(lattice, node, choose)
-                waiting.extend(each for edge in paths[node] for each in lattice.upkeep[lattice.edges[edge].store])
+                waiting.extend(upkeep for edge in paths[node] for upkeep in lattice.upkeep[lattice.edges[edge].store])
         edges = sorted({edge for path in paths.values() for edge in path})
         routing = Routing(lattice)
         routing.resume(paths, {edge: choose(lattice.serving(edge)) for edge in edges}, targets)
@@ -89,55 +89,54 @@ def _chosen_path(lattice: Lattice, node: int, choose: Callable[[Sequence[int]], 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was seen of the streams: rows per second by stream, and rows and distinct keys of a bucket by index."""
+    """Measurements: rows per second by stream, and the rows and distinct keys of a bucket by index."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
     keys: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def statistics_of(queries: Sequence[ProbedQuery], stores: Mapping[Input, StoreId], measured: Measured) -> Statistics:
-    """What is known of the inputs: how fast they come, how long the query that reaches back furthest needs them, and
-    how many keys they have."""
+    """Return the rates and distinct keys of the inputs, and the longest time for which a query needs their rows."""
     kept: dict[JoinInput, timedelta | None] = {}
-    for query in (each.live.query for each in queries):
-        for number, each in enumerate(inputs_of(query)):
+    for query in (probed.live.query for probed in queries):
+        for number, input_ in enumerate(inputs_of(query)):
             reaches = [query.reach_back(number, other) for other in range(len(query.relations)) if other != number]
-            at = join_input(each)
-            if None in reaches or (at in kept and kept[at] is None):
-                kept[at] = None
+            relation = join_input(input_)
+            if None in reaches or (relation in kept and kept[relation] is None):
+                kept[relation] = None
             else:
                 longest = timedelta(microseconds=max(reach or 0 for reach in reaches))
-                kept[at] = max(longest, kept.get(at) or longest)
+                kept[relation] = max(longest, kept.get(relation) or longest)
     return Statistics(
-        rates={each: _rounded(measured.rates[each.stream]) for each in kept if each.stream in measured.rates},
-        distinct_keys={at: _rounded(keys) for at, keys in _distinct_keys(queries, stores, measured)},
+        rates={input_: _rounded(measured.rates[input_.stream]) for input_ in kept if input_.stream in measured.rates},
+        distinct_keys={attribute: _rounded(keys) for attribute, keys in _distinct_keys(queries, stores, measured)},
         kept=kept,
     )
 
 
 def _rounded(figure: float) -> float:
-    """To a power of two: plans shall not change with every breath, since intermediate results are rebuilt then."""
+    """Round to a power of two, so that noise does not change the plan (a new plan rebuilds stored joins)."""
     return 2.0 ** round(math.log2(figure)) if figure > 0 else figure
 
 
 def _distinct_keys(
     queries: Sequence[ProbedQuery], stores: Mapping[Input, StoreId], measured: Measured
 ) -> Iterator[tuple[Attribute, float]]:
-    for condition in (each for query in queries for each in query.conditions.values()):
+    for condition in (condition for query in queries for condition in query.conditions.values()):
         if isinstance(condition, Equality):
             for side, index in (
                 (condition.left, condition.left_index),
                 (condition.right, condition.right_index),
             ):
-                seen = measured.keys.get(f"{stores[side]}/{index.id}")
-                if seen is not None:
-                    yield Attribute(join_input(side), key_text(index.key)), distinct_keys(*seen)
+                counts = measured.keys.get(f"{stores[side]}/{index.id}")
+                if counts is not None:
+                    yield Attribute(join_input(side), key_text(index.key)), distinct_keys(*counts)
 
 
 def plan_each_alone(queries: Sequence[JoinQuery], statistics: Statistics, before: ProbePlan | None) -> ProbePlan:
-    """Each query on the orders that are best for it alone; equal steps are one all the same.
+    """Plan each query on its own; equal steps of different queries are still shared.
 
-    What common subplans give without a common plan: the yardstick for planning all together.
+    It is the baseline for planning all queries together.
     """
     del before
     lattice = build_lattice(queries, statistics, COSTS)

@@ -1,7 +1,7 @@
-"""What the optimizers know about the streams, as values that are always usable.
+"""Statistics and the cost model of the join optimizers.
 
-Rates are in tuples per second. Whatever is missing, negative, infinite or not a number is replaced: an optimizer must
-have an answer before the first statistics arrive and whatever they say.
+Rates are in rows per second. Missing, negative, infinite and NaN values are replaced: an optimizer must find a plan
+before the first statistics arrive, and for any statistics.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from weft.plan.window import Range, Session, Sliding, Unbounded, Window
 from weft.planner.joins.graph import EQUAL, Attribute, JoinInput, Predicate
 
 LARGEST = 1e12
-"""No rate, size or cost is larger: a sum of costs stays exact enough to compare plans."""
+"""The limit of every rate, size and cost, so that sums of costs stay exact enough to compare plans."""
 DEFAULT_RATE = 1000.0
 DEFAULT_SELECTIVITY = {EQUAL: 0.01, "<>": 0.9}
-"""Of a predicate nobody has measured, where distinct keys do not tell either."""
+"""The selectivity of a predicate that is not measured and whose distinct keys are unknown."""
 DEFAULT_COMPARISON_SELECTIVITY = 1 / 3
-"""Of <, <=, > and >=, as textbooks have it."""
+"""The textbook selectivity of <, <=, > and >=."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Measured or assumed properties of the streams; every map may be incomplete."""
+    """Measured or assumed properties of the streams; every mapping may be incomplete."""
 
     rates: Mapping[JoinInput, float] = field(default_factory=dict)
-    """Tuples per second after selection."""
+    """Rows per second after selection."""
     selectivities: Mapping[Predicate, float] = field(default_factory=dict)
-    """Fraction of all pairs for which the predicate holds."""
+    """The fraction of all pairs for which the predicate holds."""
     distinct_keys: Mapping[Attribute, float] = field(default_factory=dict)
     tasks: Mapping[JoinInput, int] = field(default_factory=dict)
-    """Over how many tasks the relation's store is spread, where it is not the cost model's default."""
+    """The number of tasks of the relation's store, if it differs from `CostModel.tasks`."""
     history: timedelta = timedelta(hours=1)
-    """How much an unbounded window is taken to hold."""
+    """The assumed length of an unbounded window."""
     kept: Mapping[JoinInput, timedelta | None] = field(default_factory=dict)
-    """How long tuples of a relation are kept, where its window does not say; None is for ever."""
+    """How long rows of a relation are kept, if that differs from the length of its window; None means forever."""
 
     def rate(self, of: JoinInput) -> float:
-        """Tuples per second, finite and not negative."""
+        """Return the relation's rows per second, finite and not negative."""
         return usable(self.rates.get(of), DEFAULT_RATE)
 
     def window_seconds(self, of: JoinInput) -> float:
-        """How long a tuple is kept."""
+        """Return how many seconds a row of the relation is kept."""
         length = self.kept[of] or self.history if of in self.kept else _kept(of.window, self.history)
         return usable(length.total_seconds(), 1.0)
 
     def stored(self, of: JoinInput) -> float:
-        """Tuples in the relation's store."""
+        """Return the number of rows in the relation's store."""
         return min(LARGEST, self.rate(of) * self.window_seconds(of))
 
     def selectivity(self, of: Predicate) -> float:
-        """Between 0 and 1; without a measurement 1/(the larger number of distinct keys), or a default."""
+        """Return the measured selectivity, else 1/(the larger number of distinct keys), else a default."""
         measured = self.selectivities.get(of)
         if measured is not None and not math.isnan(measured):
             return min(1.0, max(0.0, measured))
@@ -67,22 +67,22 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """What is minimized: tuples sent to stores per second, plus a price for what stores hold."""
+    """The cost to minimize: combinations (or single rows) sent to stores per second, plus a price for stored ones."""
 
     tasks: int = 4
-    """Over how many tasks a store is spread: a probe that does not know the partitioning attribute visits all."""
+    """The number of tasks of a store; a probe that does not know the partitioning attribute visits all of them."""
     storage_price: float = 0.1
-    """What keeping one tuple stored costs, in tuples sent per second."""
+    """The cost of storing one combination, in combinations sent per second."""
     intermediates: bool = True
-    """Whether results of joins may be stored."""
+    """Whether a plan may contain stored joins."""
     largest_intermediate: int = 1 << 30
-    """Relations in a stored result, at most."""
+    """The largest number of relations in a stored join."""
     input_price: float | None = None
-    """What keeping one tuple of a relation's own store costs, if it is not the same: nothing where it is kept with all
-    its indexes in any case."""
+    """The cost of storing one row of a relation, if it differs from `storage_price`: 0 if every plan stores the
+    relation with all its indexes."""
     sliding: bool = False
-    """Whether a new tuple finds full windows. In the papers windows fill up, so that of the tuples of a result each is
-    the latest in its share of the cases (the factors ½, ⅓ …); behind a sliding window there is always all of it."""
+    """Whether a new row finds full windows. In the papers windows fill up, so a row is the latest of a combination of n
+    rows in 1/n of all cases (the factors ½, ⅓ …). Sliding windows are always full, so the factor is 1."""
 
     def __post_init__(self) -> None:
         prices = (self.storage_price, self.storage_price if self.input_price is None else self.input_price)
@@ -91,24 +91,24 @@ class CostModel:
 
 
 def usable(value: float | None, default: float) -> float:
-    """A finite number from 0 to `LARGEST`, whatever was measured."""
+    """Return the value limited to the range from 0 to `LARGEST`; the default if the value is missing or NaN."""
     if value is None or math.isnan(value):
         return default
     return min(LARGEST, max(0.0, value))
 
 
 def distinct_keys(rows: int, distinct: int) -> float:
-    """How many keys there are, if so many different ones were among so many rows, all keys being equally frequent."""
+    """Estimate how many keys exist if `rows` rows have `distinct` different keys and all keys are equally frequent."""
     if distinct <= 0:
         return 0.0
     low, high = float(distinct), LARGEST
-    for _ in range(60):  # expected distinct keys grow with the number of keys
+    for _ in range(60):  # bisection: expected distinct keys grow with the number of keys
         middle = math.sqrt(low * high)
         if -middle * math.expm1(-rows / middle) < distinct:
             low = middle
         else:
             high = middle
-    # All different: of more keys than a collision would be likely among, we know nothing.
+    # If no two rows have the same key, there are probably at least rows²/2 keys; nothing is known beyond that.
     return min(low, max(float(distinct), rows * rows / 2))
 
 

@@ -1,8 +1,8 @@
 """Join re-ordering by iterative dynamic programming over shared subplans (AJoin 4, fig. 7b).
 
-In each iteration every query looks at the joins of up to `block` of its current parts. What a join costs is its
-cardinality divided by the number of queries that could share it. The cheapest is fixed, for all queries that share
-it, and from then on is one part. After at most as many iterations as there are joins, each query is one tree.
+Each iteration considers the joins of up to `block` current parts of every query. The cost of a join is its cardinality
+divided by the number of queries that could share it. The cheapest join is fixed for all queries that share it and is
+one part from then on. After at most as many iterations as there are joins, each query is one tree.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from weft.planner.joins.join_tree import JoinTree
 from weft.planner.query_groups.groups import Group
 
 MayShare = Callable[[QueryId, QueryId, int], bool]
-"""Whether two queries are in the same query group of every join among these relations."""
+"""A function (query, other query, relations) that says whether two queries may share joins of the relations."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubplanChoice:
-    """One iteration's decision, and what it was compared with."""
+    """The join that one iteration fixed, with its cost for all sharing queries and for one query."""
 
     inputs: int
     queries: tuple[QueryId, ...]
     shared_cost: float
-    """Cardinality divided by the number of queries (`MaxShared`)."""
+    """The cardinality divided by the number of queries (`MaxShared`)."""
     separate_cost: float
-    """Cardinality for one query alone (`MinShared`)."""
+    """The cardinality for a single query (`MinShared`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubplanTrees:
-    """A binary join tree for each query, and the decisions that led there."""
+    """A binary join tree for each query, and the choices that led to the trees."""
 
     trees: dict[QueryId, JoinTree]
     choices: tuple[SubplanChoice, ...]
 
 
 def share_all(_one: QueryId, _other: QueryId, _inputs: int) -> bool:
-    """Without query groups: whatever is equal is shared."""
+    """Let all queries share equal joins: the default without query groups."""
     return True
 
 
 def share_within(groups: Mapping[int, Sequence[Group]]) -> MayShare:
-    """Sharing only inside query groups; `groups` are those of each join, by the bitset of its relations."""
-    number = {
-        inputs: {query: at for at, group in enumerate(each) for query in group} for inputs, each in groups.items()
+    """Let queries share only inside query groups; `groups` has the groups of each join, by its relations."""
+    group_of = {
+        join: {query: i for i, group in enumerate(queries) for query in group} for join, queries in groups.items()
     }
 
     def may_share(one: QueryId, other: QueryId, inputs: int) -> bool:
         return all(
-            of.get(one) == of.get(other) for grouped, of in number.items() if grouped & inputs == grouped
+            numbers.get(one) == numbers.get(other) for join, numbers in group_of.items() if join & inputs == join
         )  # fmt: skip
 
     return may_share
@@ -62,18 +62,18 @@ def share_within(groups: Mapping[int, Sequence[Group]]) -> MayShare:
 def subplan_trees(
     queries: Iterable[JoinQuery], estimates: Estimates, *, block: int = 2, may_share: MayShare = share_all
 ) -> SubplanTrees:
-    """Trees of all queries; the estimates' graph must know their relations."""
+    """Return a tree for each query; the graph of the estimates must contain the relations of all queries."""
     if block < 2:
         raise ValueError("a block has at least two parts")
     work = _Iterations(tuple(queries), estimates, block, may_share)
     while candidates := list(work.candidates()):
-        work.fix(min(candidates, key=lambda each: (each.cost, each.inputs, each.query)))
+        work.fix(min(candidates, key=lambda candidate: (candidate.cost, candidate.inputs, candidate.query)))
     return SubplanTrees({query: parts[0] for query, parts in work.parts.items()}, tuple(work.choices))
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A union of parts of a query that could be joined next, and the shared cost of the joins inside it."""
+    """A union of a query's parts that could be joined next, and the shared cost of the joins inside it."""
 
     query: QueryId
     inputs: int
@@ -81,11 +81,11 @@ class _Candidate:
 
 
 _Join = tuple[int, int]
-"""Relations and predicates: equal ones are the same join."""
+"""The relations and predicates that identify a join."""
 
 
 class _Iterations:
-    """The parts of each query, fewer after each iteration."""
+    """The current parts of each query, which every iteration reduces."""
 
     def __init__(
         self, queries: tuple[JoinQuery, ...], estimates: Estimates, block: int, may_share: MayShare
@@ -98,7 +98,7 @@ class _Iterations:
         self.neighbours: dict[QueryId, dict[int, int]] = {}
         self.predicates: dict[QueryId, int] = {}
         self.unions: dict[QueryId, dict[int, _Join]] = {}
-        """For each query the connected unions of up to `block` of its parts."""
+        """For each query, the connected unions of up to `block` of its parts."""
         self.wanted_by: dict[_Join, dict[QueryId, None]] = {}
         for query in queries:
             inputs, predicates = estimates.graph.encode(query)
@@ -107,17 +107,17 @@ class _Iterations:
             self._set_parts(query.id, tuple(JoinTree(1 << number) for number in bits(inputs)))
 
     def candidates(self) -> Iterator[_Candidate]:
-        """Of each unfinished query the unions of as many parts as a block has, or as are left."""
+        """Yield the unions of `block` parts of each unfinished query, or of all parts if fewer are left."""
         for query, parts in self.parts.items():
             if len(parts) > 1:
-                most = min(self.block, len(parts))
-                best = self._cheapest(query)
-                for inputs, (cost, tree) in best.items():
-                    if sum(part.inputs & inputs == part.inputs for part in parts) == most:
+                size = min(self.block, len(parts))
+                cheapest = self._cheapest(query)
+                for inputs, (cost, tree) in cheapest.items():
+                    if sum(part.inputs & inputs == part.inputs for part in parts) == size:
                         yield _Candidate(query, tree.inputs, cost)
 
     def fix(self, chosen: _Candidate) -> None:
-        """Join the union for all queries that share it."""
+        """Join the parts of the chosen union, for all queries that share it."""
         join = self.unions[chosen.query][chosen.inputs]
         _, tree = self._cheapest(chosen.query)[chosen.inputs]
         sharing = self._sharing(chosen.query, join)
@@ -139,37 +139,37 @@ class _Iterations:
             self.wanted_by.setdefault(join, {})[query] = None
 
     def _connected_unions(self, query: QueryId) -> list[int]:
-        """Of two to `block` parts, smaller ones first."""
+        """Return the connected unions of two to `block` parts, smaller ones first."""
         singles = [part.inputs for part in self.parts[query]]
-        layer, found = singles, dict[int, None]()
+        layer, unions = singles, dict[int, None]()
         for _ in range(self.block - 1):
             larger: dict[int, None] = {}
             for inputs in layer:
                 around = 0
                 for number in bits(inputs):
                     around |= self.neighbours[query].get(number, 0)
-                larger |= dict.fromkeys(inputs | one for one in singles if one & around and not one & inputs)
+                larger |= dict.fromkeys(inputs | part for part in singles if part & around and not part & inputs)
             layer = list(larger)
-            found |= larger
-        return list(found)
+            unions |= larger
+        return list(unions)
 
     def _cheapest(self, query: QueryId) -> dict[int, tuple[float, JoinTree]]:
-        """Dynamic programming: the cheapest tree of every union of parts, by shared cost."""
+        """Return the cheapest tree of every union of parts by shared cost, found by dynamic programming."""
         best = {part.inputs: (0.0, part) for part in self.parts[query]}
         for inputs, join in self.unions[query].items():
-            own = self.estimates.stored(*join) / len(self._sharing(query, join))
-            cost, one = min(
-                (best[one][0] + best[inputs ^ one][0], one)
-                for one in best
-                if one & inputs == one and one < inputs ^ one and inputs ^ one in best
+            own_cost = self.estimates.stored(*join) / len(self._sharing(query, join))
+            cost, half = min(
+                (best[half][0] + best[inputs ^ half][0], half)
+                for half in best
+                if half & inputs == half and half < inputs ^ half and inputs ^ half in best
             )
-            best[inputs] = (own + cost, JoinTree(inputs, (best[one][1], best[inputs ^ one][1])))
+            best[inputs] = (own_cost + cost, JoinTree(inputs, (best[half][1], best[inputs ^ half][1])))
         for part in self.parts[query]:
             del best[part.inputs]
         return best
 
     def _sharing(self, query: QueryId, join: _Join) -> tuple[QueryId, ...]:
-        """The queries that still have to do this join, with the same parts or with others."""
+        """Return the queries that still need this join, whatever their parts of it, and may share it with `query`."""
         others = self.wanted_by[join]
         if self.may_share is share_all:
             return tuple(others)

@@ -1,8 +1,8 @@
-"""From chosen probe orders to what a batch does: probe trees, in stages.
+"""Probe trees, built from the chosen probe orders and divided into the stages of a batch.
 
-Orders from one input are merged by their common beginnings (CLASH V-B). A step that needs its combinations divided by
-another key than the step before waits for the next stage of the batch, as does one that probes a store of
-intermediate results until the batch's own additions to that store are there.
+Probe orders of one input are merged by their common prefixes (CLASH V-B). A step that needs its combinations
+partitioned by another key than the previous step waits for the next stage of the batch. A step that probes a stored
+join waits until the batch's own additions to the stored join are there.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from weft.planner.joins.normal_form import ProbedQuery
 from weft.planner.joins.order_plan import ProbePlan
 
 Place = tuple[Input, str]
-"""An input and the text of a key of it: what combinations are divided by."""
+"""An input and the text of one of its keys, by which combinations can be partitioned."""
 
 
 def build_forest(
     plan: ProbePlan, queries: Sequence[ProbedQuery], stores: Mapping[Input, StoreId]
 ) -> ProbeForest:  # fmt: skip
-    """The probe trees of a plan; `stores` has the store of each input's own rows."""
+    """Return the probe trees of a plan; `stores` has the store of each input."""
     return _Builder(plan, queries, stores).forest()
 
 
 @dataclass(slots=True)
 class _Twig:
-    """A node of a tree while it grows: what is wanted here, and the steps from here on by their edge."""
+    """A node of a probe tree under construction: the slots that use it, and the next steps by edge."""
 
     slots: Slots = NO_SLOTS
     result_slots: Slots = NO_SLOTS
@@ -52,7 +52,7 @@ class _Twig:
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """When a step takes place, whether in the task of the one before, and what its results are divided by."""
+    """The stage of a step, whether it stays in the previous step's task, and how its results are partitioned."""
 
     stage: int
     local: bool
@@ -65,12 +65,12 @@ class _Builder:
         self.plan = plan
         self.lattice = plan.lattice
         self.stores = stores
-        self.queries: dict[QueryId, ProbedQuery] = {each.live.record.id: each for each in queries}
-        conditions = {text: each for query in queries for text, each in query.conditions.items()}
+        self.queries: dict[QueryId, ProbedQuery] = {query.live.record.id: query for query in queries}
+        conditions = {text: condition for query in queries for text, condition in query.conditions.items()}
         self.numbers = {
-            number: conditions[each.text]
-            for number, each in enumerate(self.lattice.graph.predicates)
-            if each.text in conditions
+            number: conditions[predicate.text]
+            for number, predicate in enumerate(self.lattice.graph.predicates)
+            if predicate.text in conditions
         }
         self.steps: dict[tuple[int, int, int], int] = {}
         self.roots: dict[int, _Twig] = {}
@@ -86,29 +86,29 @@ class _Builder:
             for start, twig in sorted(self.roots.items())
             for probe in self._grown(twig, _input(self.lattice.graph.inputs[start]), None, way="")
         ]
-        filters = tuple(each.filter for each in self.queries.values() if each.filter is not None)
-        spans = tuple(span for each in self.queries.values() for span in each.spans)
+        filters = tuple(query.filter for query in self.queries.values() if query.filter is not None)
+        spans = tuple(span for query in self.queries.values() for span in query.spans)
         return ProbeForest(tuple(trees), self._stored(), filters, spans)
 
-    # ---- who wants what
+    # ---- slots of each step
 
     def _want(self, query: ProbedQuery) -> None:
-        """Mark the ways to all that a query needs: its own combinations, and the stores on the way to them."""
+        """Mark the paths that a query needs: to its own combinations, and to the stored joins on those paths."""
         bit = 1 << query.live.slot
         waiting: list[tuple[int, int | None]] = [(node, None) for node in self.lattice.targets[query.join.id]]
         seen: set[int] = set()
         while waiting:
-            node, kept = waiting.pop()
+            node, kept_in = waiting.pop()
             twig = self._mark(node, bit)
-            if kept is None:
+            if kept_in is None:
                 twig.result_slots = Slots(twig.result_slots | bit)
             else:
-                twig.keep = kept
+                twig.keep = kept_in
             for store in (self.lattice.edges[edge].store for edge in self.plan.paths[node]):
                 if self.lattice.upkeep[store] and store not in seen:
                     seen.add(store)
                     self.store_slots[store] = Slots(self.store_slots.get(store, NO_SLOTS) | bit)
-                    waiting += [(each, store) for each in self.lattice.upkeep[store]]
+                    waiting += [(upkeep_node, store) for upkeep_node in self.lattice.upkeep[store]]
 
     def _mark(self, node: int, bit: int) -> _Twig:
         twig = self.roots.setdefault(self.lattice.nodes[node].start, _Twig())
@@ -118,12 +118,12 @@ class _Builder:
         return twig
 
     def _way_to(self, node: int) -> list[int]:
-        """The path to a node; whether a plan would divide or broadcast a step is the same here, where all keys have an
-        index, so that of such edges the first stands for both."""
+        """Return the path to a node. A partitioned and a broadcast edge for the same step are equal here, because all
+        keys have an index, so the first one seen represents both."""
         edges = self.lattice.edges
         return [
-            self.steps.setdefault((edges[at].source, edges[at].target, edges[at].store), at)
-            for at in self.plan.paths[node]
+            self.steps.setdefault((edges[edge].source, edges[edge].target, edges[edge].store), edge)
+            for edge in self.plan.paths[node]
         ]
 
     # ---- trees
@@ -134,15 +134,15 @@ class _Builder:
         )  # fmt: skip
 
     def _probe(self, number: int, twig: _Twig, start: Input, before: _Timing | None, *, way: str) -> Probe:
-        """One step; `way` is the id of the step before: different queries may come to the same step on two ways."""
+        """Return one step; `way` is the id of the previous step: queries may reach the same edge by different steps."""
         edge = self.lattice.edges[number]
         source, target = self.lattice.nodes[edge.source], self.lattice.nodes[edge.target]
         timing = self._timing(number, before)
         added, joined = self._inputs(self.lattice.stores[edge.store].inputs), self._inputs(target.inputs)
         between = self._between(number)
-        equalities = [_towards(each, added) for each in between if isinstance(each, Equality)]
+        equalities = [_towards(condition, added) for condition in between if isinstance(condition, Equality)]
         result = combination_id(joined, self._texts(target.predicates))
-        # Two queries may join the same inputs by the same store and differ in the conditions, so in the result.
+        # The id includes the result: two queries may probe the same store for the same inputs by different conditions.
         identity = content_id("probe", start.text, way, self._store_id(edge.store), result)
         return Probe(
             id=identity,
@@ -151,8 +151,8 @@ class _Builder:
             added=added,
             store=self._store_id(edge.store),
             route=timing.route,
-            equalities=tuple(each for each in equalities if each != timing.route),
-            comparisons=tuple(each for each in between if isinstance(each, Comparison)),
+            equalities=tuple(equality for equality in equalities if equality != timing.route),
+            comparisons=tuple(condition for condition in between if isinstance(condition, Comparison)),
             slots=twig.slots,
             stage=timing.stage,
             local=timing.local,
@@ -179,24 +179,24 @@ class _Builder:
         return _Timing(stage, local, route, places)
 
     def _route(self, number: int, places: frozenset[Place]) -> Equality | None:
-        """The equality to go by: one that needs no exchange, else the one the plan has chosen, else any."""
+        """Return the equality to route by: one that needs no exchange, else the one that the plan chose, else any."""
         edge = self.lattice.edges[number]
         added = self._inputs(self.lattice.stores[edge.store].inputs)
-        equalities = [_towards(each, added) for each in self._between(number) if isinstance(each, Equality)]
+        equalities = [_towards(other, added) for other in self._between(number) if isinstance(other, Equality)]
         chosen = self.lattice.copies[self.plan.edge_copy[number]].attribute
-        name = None if chosen is None else (_input(chosen.input), chosen.name)
+        chosen_place = None if chosen is None else (_input(chosen.input), chosen.name)
         return min(
             equalities,
-            key=lambda each: (
-                _place(each.left, each.left_index) not in places,
-                _place(each.right, each.right_index) != name,
-                each.text,
+            key=lambda equality: (
+                _place(equality.left, equality.left_index) not in places,
+                _place(equality.right, equality.right_index) != chosen_place,
+                equality.text,
             ),
             default=None,
         )
 
     def _available(self, store: int) -> int:
-        """The first stage that sees what the batch adds to a store of intermediate results."""
+        """Return the first stage that sees what the batch adds to a stored join."""
         if store not in self.available:
             last = 0
             for node in self.lattice.upkeep[store]:
@@ -224,18 +224,18 @@ class _Builder:
             for store, slots in sorted(self.store_slots.items())
         )
 
-    # ---- from the optimizer's numbers to inputs and conditions
+    # ---- the optimizer's numbers as inputs and conditions
 
     def _between(self, number: int) -> list[JoinCondition]:
         edge = self.lattice.edges[number]
         known = self.lattice.nodes[edge.source].predicates | self.lattice.stores[edge.store].predicates
-        return [self.numbers[each] for each in bits(self.lattice.nodes[edge.target].predicates & ~known)]
+        return [self.numbers[predicate] for predicate in bits(self.lattice.nodes[edge.target].predicates & ~known)]
 
     def _inputs(self, numbers: int) -> tuple[Input, ...]:
-        return tuple(sorted(_input(self.lattice.graph.inputs[each]) for each in bits(numbers)))
+        return tuple(sorted(_input(self.lattice.graph.inputs[number]) for number in bits(numbers)))
 
     def _texts(self, predicates: int) -> tuple[str, ...]:
-        return tuple(self.numbers[each].text for each in bits(predicates))
+        return tuple(self.numbers[number].text for number in bits(predicates))
 
     def _store_id(self, store: int) -> StoreId:
         held: StoredSet = self.lattice.stores[store]
@@ -243,14 +243,14 @@ class _Builder:
         return stored_join_id(inputs, self._texts(held.predicates)) if held.is_intermediate else self.stores[inputs[0]]
 
 
-def _input(each: JoinInput) -> Input:
-    return Input(each.stream, each.role)
+def _input(relation: JoinInput) -> Input:
+    return Input(relation.stream, relation.role)
 
 
-def _place(each: Input, index: Index) -> Place:
-    return each, key_text(index.key)
+def _place(owner: Input, index: Index) -> Place:
+    return owner, key_text(index.key)
 
 
 def _towards(equality: Equality, added: Sequence[Input]) -> Equality:
-    """Seen from the side that is known."""
+    """Return the equality with an added input on the right."""
     return equality if equality.right in added else equality.reversed()

@@ -1,1 +1,1 @@
-"""Shared partitioning (SASPAR). The engine does not call this package yet."""
+"""Shared partitioning of streams (SASPAR). The engine does not call this package yet."""

@@ -1,4 +1,4 @@
-"""Shared partitioning, chosen: the rung that size and time allow, never worse than hashing without sharing."""
+"""The choice of a shared partitioning within size and time limits, never worse than hashing without sharing."""
 
 from __future__ import annotations
 
@@ -33,38 +33,38 @@ from weft.planner.partitioning.workload import (
 )
 
 Clock: TypeAlias = Callable[[], float]
-"""Seconds since any moment, as `time.monotonic` gives them."""
+"""A function like `time.monotonic`: seconds since an arbitrary moment."""
 
 _IN_TIME = 0.8
-"""The share of the time after which a search stops by the clock: explaining takes some, too."""
+"""The fraction of the time limit after which a search stops by the clock; explaining the result needs time, too."""
 _PLACES_PER_SECOND = 40_000
-"""Places of shared rows that are read per second of the budget."""
+"""Places of shared rows that are read per second of the time limit."""
 _SECONDS_PER_PLACE = 4e-6
 _SECONDS_PER_ITEM = 12e-6
-"""What compiling and pricing one item takes, whatever is done with it."""
+"""The estimated time to compile and price one item, whatever the search does."""
 
 
 def choose_partitioning(
     workload: PartitioningWorkload, limits: PartitioningLimits | None = None, *, clock: Clock | None = None
 ) -> Partitioning:
-    """The best assignment found within the limits, with its price, its proof and its alternatives.
+    """Return the best assignment found within the limits, with its cost, its lower bound and its alternatives.
 
-    Total: degenerate statistics give a valid assignment, too. Deterministic unless the solver ran out of time or a
-    clock is given: without one, time is estimated from sizes, and a busy machine takes longer than it was given.
+    Degenerate statistics give a valid assignment, too. The result is deterministic unless the solver ran out of time or
+    a clock is given. Without a clock, time is estimated from sizes, and a busy machine may exceed the limit.
     """
     began = clock() if clock else 0.0
     limits = limits or PartitioningLimits()
-    readable, missed = _in_time(workload, limits.seconds)
-    compiled = compile_workload(readable)
+    reduced, missed_savings = _in_time(workload, limits.seconds)
+    compiled = compile_workload(reduced)
     problem = compiled.problem
     hashed = compiled.hashed()
     current = compiled.placed(workload.current)
     known = [hashed] if current is None else [current, hashed]
-    places = sum(len(shared.places) for shared in readable.shared)
+    places = sum(len(shared.places) for shared in reduced.shared)
     overhead = problem.items * _SECONDS_PER_ITEM + places * _SECONDS_PER_PLACE
-    left = replace(limits, seconds=max(0.0, limits.seconds - overhead))
-    end = began + _IN_TIME * limits.seconds
-    chosen, bound, attempts = _chosen(compiled, known, limits=left, clock=clock or _no_clock, end=end)
+    remaining = replace(limits, seconds=max(0.0, limits.seconds - overhead))
+    deadline = began + _IN_TIME * limits.seconds
+    chosen, bound, attempts = _chosen(compiled, known, limits=remaining, clock=clock or _no_clock, end=deadline)
     chosen = _cheapest(problem, [*known, chosen])
     if current is not None:
         chosen = _in_place(problem, chosen, current)
@@ -75,7 +75,7 @@ def choose_partitioning(
     return Partitioning(
         routes=compiled.routes(chosen),
         cost=cost,
-        bound=min(bound - missed, cost.total),
+        bound=min(bound - missed_savings, cost.total),
         unshared=unshared_cost(compiled),
         alternatives=tuple(alternatives),
         attempts=attempts,
@@ -84,13 +84,13 @@ def choose_partitioning(
 
 
 def price_assignment(workload: PartitioningWorkload) -> PartitioningCost:
-    """What the current assignment would cost these queries: the what-if of adding or dropping one."""
+    """Return the cost of the current assignment for these queries, to estimate the effect of adding or dropping one."""
     compiled = compile_workload(workload)
     return cost_of(compiled.problem, compiled.placed(workload.current) or compiled.hashed())
 
 
 def unshared_cost(compiled: Compiled) -> PartitioningCost:
-    """What hashing costs if each query sends its own copy of everything it reads."""
+    """Return the cost of hashing if each query sends its own copy of all rows that it reads."""
     problem, hashed = compiled.problem, compiled.hashed()
     latency = problem.latency
     sent = sum(sum(rows for _, rows in work) * latency[at] for work, at in zip(problem.work, hashed, strict=True))
@@ -100,7 +100,7 @@ def unshared_cost(compiled: Compiled) -> PartitioningCost:
 def _chosen(
     compiled: Compiled, known: Sequence[Placement], *, limits: PartitioningLimits, clock: Clock, end: float
 ) -> tuple[Placement, float, tuple[Attempt, ...]]:
-    """Each set of connected streams by itself (heuristic 1), with the share of the time its size deserves."""
+    """Solve each set of connected streams separately (heuristic 1), in a time proportional to its size."""
     problem = compiled.problem
     placement = list(known[0])
     bound = 0.0
@@ -110,14 +110,14 @@ def _chosen(
         part = part_of(problem, items)
         done += part.size / max(1, problem.size)
         until = began + (end - began) * done
-        share = replace(limits, seconds=limits.seconds * part.size / max(1, problem.size))
-        starts = [tuple(each[item] for item in items) for each in known]
-        solved, found = _solve(part, starts, limits=share, stop=partial(_is_over, clock, until))
-        for item, at in zip(items, solved.placement, strict=True):
-            placement[item] = at
+        part_limits = replace(limits, seconds=limits.seconds * part.size / max(1, problem.size))
+        starts = [tuple(placed[item] for item in items) for placed in known]
+        solved, part_attempts = _solve(part, starts, limits=part_limits, stop=partial(_is_over, clock, until))
+        for item, partition in zip(items, solved.placement, strict=True):
+            placement[item] = partition
         bound += solved.bound
         streams = tuple(compiled.streams[stream] for stream in part.streams)
-        attempts.extend(replace(attempt, streams=streams) for attempt in found)
+        attempts.extend(replace(attempt, streams=streams) for attempt in part_attempts)
     return tuple(placement), bound, tuple(attempts)
 
 
@@ -132,7 +132,7 @@ def _is_over(clock: Clock, until: float) -> bool:
 def _solve(
     problem: Problem, starts: Sequence[Placement], *, limits: PartitioningLimits, stop: Stop
 ) -> tuple[Solved, list[Attempt]]:
-    """A search, as thorough as there is time, then the ladder with what is left of it."""
+    """Search as thoroughly as time allows, then climb the ladder in the remaining time."""
     looks = limits.seconds * LOOKS_PER_SECOND
     thin = heaviest_cells(problem, int(looks))
     passes = looks / max(1, thin.size)
@@ -142,35 +142,35 @@ def _solve(
     attempts = [Attempt(Rung.SEARCH, (), cost, bound)]
     if passes <= FULL_SEARCH:
         return Solved(start, cost, bound), attempts
-    left = replace(limits, seconds=limits.seconds * (1 - FULL_SEARCH / passes))
-    solved, steps = climb(problem, start, limits=left, stop=stop)
+    remaining = replace(limits, seconds=limits.seconds * (1 - FULL_SEARCH / passes))
+    solved, steps = climb(problem, start, limits=remaining, stop=stop)
     attempts.extend(Attempt(step.rung, (), step.cost, step.bound) for step in steps)
     return solved, attempts
 
 
 def _in_time(workload: PartitioningWorkload, seconds: float) -> tuple[PartitioningWorkload, float]:
-    """The workload with as many of its shared rows, most rows first, as can be looked at; what the others could save.
+    """Return the workload with as many shared rows, largest first, as time allows, and what the others could save.
 
-    Those count as unshared, so that a cost is at most too high; the bound has to be lowered by what they could save.
+    The others count as unshared, so costs are never too low; the bound has to be lowered by what they could save.
     """
     places = sum(len(shared.places) for shared in workload.shared)
-    most = int(seconds * _PLACES_PER_SECOND)
-    if places <= most:
+    limit = int(seconds * _PLACES_PER_SECOND)
+    if places <= limit:
         return workload, 0.0
     by_stream: defaultdict[str, list[SharedRows]] = defaultdict(list)
     for shared in workload.shared:
         by_stream[shared.stream].append(shared)
     kept: list[SharedRows] = []
-    missed = 0.0
-    for each in by_stream.values():
-        room = most * sum(len(shared.places) for shared in each) // places
-        for shared in sorted(each, key=_largest, reverse=True):
+    missed_savings = 0.0
+    for shared_rows in by_stream.values():
+        room = limit * sum(len(shared.places) for shared in shared_rows) // places
+        for shared in sorted(shared_rows, key=_largest, reverse=True):
             room -= len(shared.places)
             if room >= 0:
                 kept.append(shared)
             else:
-                missed += sum(place.rows for place in shared.places if place.rows > 0) - _largest(shared)
-    return replace(workload, shared=tuple(kept)), missed * max(workload.latency, default=1.0)
+                missed_savings += sum(place.rows for place in shared.places if place.rows > 0) - _largest(shared)
+    return replace(workload, shared=tuple(kept)), missed_savings * max(workload.latency, default=1.0)
 
 
 def _largest(shared: SharedRows) -> float:
@@ -178,32 +178,32 @@ def _largest(shared: SharedRows) -> float:
 
 
 def _cheapest(problem: Problem, placements: Sequence[Placement]) -> Placement:
-    """The first of the cheapest: of equals, what is in effect already."""
+    """Return the first cheapest placement. The placement in effect is listed first, so it wins ties."""
     return min(placements, key=lambda placement: cost_of(problem, placement).total)
 
 
 def _in_place(problem: Problem, chosen: Placement, current: Placement) -> Placement:
-    """The same assignment with partitions renamed so that most load stays where it is, if names do not matter."""
+    """Return the placement with partitions renamed so that most load stays in place, if they are interchangeable."""
     if not problem.interchangeable:
         return chosen
-    together: defaultdict[tuple[int, int], float] = defaultdict(float)
+    load: defaultdict[tuple[int, int], float] = defaultdict(float)
     for item, (new, old) in enumerate(zip(chosen, current, strict=True)):
-        together[new, old] += sum(rows for _, rows in problem.work[item])
-    names: dict[int, int] = {}
-    for new, old in sorted(together, key=lambda pair: (-together[pair], pair)):
-        if new not in names and old not in names.values():
-            names[new] = old
-    free = [at for at in range(problem.partitions) if at not in names.values()]
+        load[new, old] += sum(rows for _, rows in problem.work[item])
+    new_names: dict[int, int] = {}
+    for new, old in sorted(load, key=lambda pair: (-load[pair], pair)):
+        if new not in new_names and old not in new_names.values():
+            new_names[new] = old
+    free = [partition for partition in range(problem.partitions) if partition not in new_names.values()]
     for new in range(problem.partitions):
-        if new not in names:
-            names[new] = free.pop(0)
-    return tuple(names[at] for at in chosen)
+        if new not in new_names:
+            new_names[new] = free.pop(0)
+    return tuple(new_names[partition] for partition in chosen)
 
 
 def _moved(workload: PartitioningWorkload, compiled: Compiled, chosen: Placement) -> int:
     moved = 0
     for route in compiled.routes(chosen):
-        for each in route.inputs:
-            before = workload.current.get(each, ())
+        for input_ in route.inputs:
+            before = workload.current.get(input_, ())
             moved += sum(old != new for old, new in zip(before, route.partition_of, strict=False))
     return moved

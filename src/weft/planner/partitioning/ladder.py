@@ -1,7 +1,7 @@
-"""Algorithm 1: from the exact program down to simpler ones, until one proves to be good enough or time is over.
+"""Algorithm 1: a ladder from the exact program to simpler ones, until the gap is small enough or time is over.
 
-Every rung works on one set of connected streams, starts from the best answer so far and can only better it. Time is
-divided beforehand, so that nothing here reads a clock; who has one can say when to stop.
+Every rung works on one set of connected streams, and the best answer so far is kept. Time is divided in advance:
+nothing here reads a clock, but a caller with a clock can pass `stop`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Find: TypeAlias = Callable[[int], int]
 _Join: TypeAlias = Callable[[int, int], None]
 
 _NONZEROS_PER_SECOND = 20_000
-"""A larger model would not get past its first relaxation."""
+"""With a larger model, the solver would not get past the first relaxation."""
 _LARGEST_MODEL = 60_000
 _SEARCHES = dict.fromkeys(Rung, 0.0) | {
     Rung.MERGED_KEY_GROUPS: 1.0,
@@ -38,30 +38,30 @@ _SEARCHES = dict.fromkeys(Rung, 0.0) | {
     Rung.TREE: 4.0,
     Rung.HYBRID: 1.5,
 }
-"""How many searches of the whole problem a rung amounts to, beside the solver."""
+"""The time of each rung besides the solver, in full searches of the whole problem."""
 _TREE_QUERIES = 64
 _HYBRID_QUERIES = 8
-"""How many units are optimized together in hybrid execution."""
+"""The number of units that hybrid execution optimizes together."""
 _SHORTEST = 0.02
 """Seconds below which calling the solver is not worth it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What one rung may spend."""
+    """The limits of one rung."""
 
     seconds: float
     gap: float
     seed: int
 
     def part(self, share: float) -> Effort:
-        """A share of the time."""
+        """Return the same limits with a share of the time."""
         return Effort(self.seconds * share, self.gap, self.seed)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A rung that was tried: the cost of its own answer, and what it proved."""
+    """A rung that was tried, with the cost of its own answer and the bound that it proved."""
 
     rung: Rung
     cost: float
@@ -71,29 +71,29 @@ class Step:
 def climb(
     problem: Problem, start: Placement, *, limits: PartitioningLimits, stop: Stop = never
 ) -> tuple[Solved, tuple[Step, ...]]:
-    """The best placement of all rungs tried, never worse than the start, and the steps that led to it."""
+    """Return the best placement of the start and all rungs tried, and the rungs tried as steps."""
     cost = cost_of(problem, start).total
     best = Solved(start, cost, min(bound_of(problem), cost))
     steps: list[Step] = []
     gap, seconds = limits.gap, limits.seconds
     for iteration in range(limits.iterations):
-        for left, rung in zip(range(len(limits.rungs), 0, -1), limits.rungs, strict=True):
+        for rungs_left, rung in zip(range(len(limits.rungs), 0, -1), limits.rungs, strict=True):
             if relative_gap(best.cost, best.bound) <= gap or stop():
                 return best, tuple(steps)
-            last = left == 1 and iteration == limits.iterations - 1
+            last = rungs_left == 1 and iteration == limits.iterations - 1
             share = seconds if last else seconds / 2
-            found = run_rung(rung, problem, best, effort=Effort(share, gap, limits.seed), iteration=iteration)
-            if found is None:
+            solved = run_rung(rung, problem, best, effort=Effort(share, gap, limits.seed), iteration=iteration)
+            if solved is None:
                 continue
             seconds -= share
-            steps.append(Step(rung, found.cost, found.bound))
-            best = Solved(*_better(best, found), bound=min(best.cost, found.cost, max(best.bound, found.bound)))
+            steps.append(Step(rung, solved.cost, solved.bound))
+            best = Solved(*_better(best, solved), bound=min(best.cost, solved.cost, max(best.bound, solved.bound)))
         gap *= 2
     return best, tuple(steps)
 
 
 def run_rung(rung: Rung, problem: Problem, best: Solved, *, effort: Effort, iteration: int = 0) -> Solved | None:
-    """One rung's answer for the whole problem, or None if it has nothing to offer for this problem or this time."""
+    """Return a rung's answer for the whole problem, or None if the rung does not apply or the time is too short."""
     if effort.seconds < max(_SHORTEST, _SEARCHES[rung] * search_seconds(problem)):
         return None
     match rung:
@@ -114,24 +114,24 @@ def run_rung(rung: Rung, problem: Problem, best: Solved, *, effort: Effort, iter
 
 
 def search_seconds(problem: Problem) -> float:
-    """How long a full search takes at most."""
+    """Return the estimated seconds of a full search."""
     return FULL_SEARCH * problem.size / LOOKS_PER_SECOND
 
 
 def fits(problem: Problem, seconds: float) -> bool:
-    """The exact program is small enough to be worth a call of this long."""
+    """Return whether the exact program is small enough for a solver call of this many seconds."""
     return seconds >= _SHORTEST and model_size(problem) <= min(_LARGEST_MODEL, _NONZEROS_PER_SECOND * seconds)
 
 
 def _exact(problem: Problem, best: Solved, effort: Effort) -> Solved | None:
-    """Heuristics 2 and 3: eq. 1–10 with a gap and a time budget."""
+    """Heuristics 2 and 3: solve eq. 1–10 with a gap and a time limit."""
     if not fits(problem, effort.seconds):
         return None
     return solve_exactly(problem, best.placement, seconds=effort.seconds, gap=effort.gap, seed=effort.seed)
 
 
 def _merged_key_groups(problem: Problem, effort: Effort, iteration: int) -> Solved | None:
-    """Heuristic 4: key groups merged until half are left, halved again until the program is small enough."""
+    """Heuristic 4: merge key groups until half are left, and halve again until the program is small enough."""
     average = _load(problem) / problem.partitions
     blocks = problem.items >> (iteration + 1)
     while blocks > problem.partitions:
@@ -144,7 +144,7 @@ def _merged_key_groups(problem: Problem, effort: Effort, iteration: int) -> Solv
 
 
 def _merged_partitions(problem: Problem, effort: Effort) -> Solved | None:
-    """Heuristic 7: first over logical partitions, then within each; as many logical ones as there are in each."""
+    """Heuristic 7: place items on about √P logical partitions, then on the partitions within each."""
     if problem.partitions < 4:
         return None
     groups = _logical(problem)
@@ -153,23 +153,23 @@ def _merged_partitions(problem: Problem, effort: Effort) -> Solved | None:
         work=problem.work,
         unit=problem.unit,
         cells=problem.cells,
-        latency=tuple(sum(problem.latency[at] for at in group) / len(group) for group in groups),
-        # The members of a logical partition work side by side.
-        pressure=tuple(sum(problem.pressure[at] for at in group) / len(group) ** 2 for group in groups),
+        latency=tuple(sum(problem.latency[partition] for partition in group) / len(group) for group in groups),
+        # The members of a logical partition work in parallel.
+        pressure=tuple(sum(problem.pressure[partition] for partition in group) / len(group) ** 2 for group in groups),
     )
     upper = _core(logical, effort.part(0.5))
     placement = [0] * problem.items
     for number, group in enumerate(groups):
-        items = [item for item, at in enumerate(upper) if at == number]
+        items = [item for item, partition in enumerate(upper) if partition == number]
         if items:
             lower = _core(part_of(problem, items, partitions=group), effort.part(0.5 / len(groups)))
-            for item, at in zip(items, lower, strict=True):
-                placement[item] = group[at]
+            for item, member in zip(items, lower, strict=True):
+                placement[item] = group[member]
     return _finish(problem, tuple(placement))
 
 
 def _tree(problem: Problem, effort: Effort) -> Solved | None:
-    """Heuristic 5: queries two by two, then pairs of pairs; what came to lie together stays together."""
+    """Heuristic 5: optimize pairs of queries, then pairs of pairs; items placed together stay together."""
     leaves = _by_unit(problem)
     if not 2 < len(leaves) <= _TREE_QUERIES:
         return None
@@ -187,31 +187,31 @@ def _tree(problem: Problem, effort: Effort) -> Solved | None:
             part = part_of(problem, items)
             names: dict[int, int] = {}
             block_of = [names.setdefault(find(item), len(names)) for item in items]
-            found = _spread(_core(merge_items(part, block_of), per_node), block_of)
-            for item, at in zip(items, found, strict=True):
-                placement[item] = at
-            _fuse(part, found, items=items, largest=average / 2, join=(find, join))
+            placed = _spread(_core(merge_items(part, block_of), per_node), block_of)
+            for item, partition in zip(items, placed, strict=True):
+                placement[item] = partition
+            _fuse(part, placed, items=items, largest=average / 2, join=(find, join))
         leaves = merged
     return _finish(problem, tuple(placement))
 
 
 def _hybrid(problem: Problem, effort: Effort) -> Solved | None:
-    """Heuristic 6: similar queries are optimized together, groups of them apart and not shared."""
+    """Heuristic 6: optimize groups of similar queries separately, without sharing between groups."""
     leaves = _by_unit(problem)
-    groups = [leaves[at : at + _HYBRID_QUERIES] for at in range(0, len(leaves), _HYBRID_QUERIES)]
+    groups = [leaves[begin : begin + _HYBRID_QUERIES] for begin in range(0, len(leaves), _HYBRID_QUERIES)]
     if len(groups) < 2:
         return None
     placement = [0] * problem.items
     for group in groups:
         items = [item for leaf in group for item in leaf]
-        found = _core(part_of(problem, items), effort.part(1.0 / len(groups)))
-        for item, at in zip(items, found, strict=True):
-            placement[item] = at
+        placed = _core(part_of(problem, items), effort.part(1.0 / len(groups)))
+        for item, partition in zip(items, placed, strict=True):
+            placement[item] = partition
     return _finish(problem, tuple(placement))
 
 
 def _core(problem: Problem, effort: Effort) -> Placement:
-    """A small problem by the solver, a large one by search."""
+    """Place a small problem with the solver, a large one by search."""
     start = search(problem)
     seconds = effort.seconds - search_seconds(problem)
     if not fits(problem, seconds):
@@ -220,7 +220,7 @@ def _core(problem: Problem, effort: Effort) -> Placement:
 
 
 def _finish(problem: Problem, placement: Placement) -> Solved:
-    """A coarse answer, polished on the whole problem; a simplified program proves nothing about it."""
+    """Improve a coarse placement on the whole problem. The bound of a simplified program would not hold for it."""
     better = improve(problem, placement)
     return Solved(better, cost_of(problem, better).total, bound_of(problem))
 
@@ -239,14 +239,14 @@ def _load(problem: Problem) -> float:
 
 
 def _logical(problem: Problem) -> list[list[int]]:
-    """Partitions of like latency, together."""
-    order = sorted(range(problem.partitions), key=lambda at: (problem.latency[at], at))
+    """Return logical partitions: groups of partitions with similar latencies."""
+    order = sorted(range(problem.partitions), key=lambda partition: (problem.latency[partition], partition))
     size = math.isqrt(problem.partitions)
-    return [order[at : at + size] for at in range(0, len(order), size)]
+    return [order[begin : begin + size] for begin in range(0, len(order), size)]
 
 
 def _by_unit(problem: Problem) -> list[list[int]]:
-    """Items of each unit; units that read the same streams are neighbours."""
+    """Return the items of each unit, with units that read the same streams next to each other."""
     leaves: defaultdict[int, list[int]] = defaultdict(list)
     reads: defaultdict[int, set[int]] = defaultdict(set)
     for item, unit in enumerate(problem.unit):
@@ -256,14 +256,14 @@ def _by_unit(problem: Problem) -> list[list[int]]:
 
 
 def _pairs(problem: Problem, leaves: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """Leaves two by two, those that share most first; one may be left over."""
+    """Pair leaves, those that share most rows first; one leaf may stay single."""
     leaf_of = {item: number for number, leaf in enumerate(leaves) for item in leaf}
     shared: defaultdict[tuple[int, int], float] = defaultdict(float)
     for cell in problem.cells:
         least = min(rows for _, rows in cell)
         members = sorted({leaf_of[item] for item, _ in cell})
-        for at, one in enumerate(members):
-            for other in members[at + 1 :]:
+        for position, one in enumerate(members):
+            for other in members[position + 1 :]:
                 shared[one, other] += least
     free = set(range(len(leaves)))
     pairs: list[tuple[int, ...]] = []
@@ -271,20 +271,20 @@ def _pairs(problem: Problem, leaves: Sequence[Sequence[int]]) -> list[tuple[int,
         if one in free and other in free:
             free -= {one, other}
             pairs.append((one, other))
-    rest = sorted(free)
-    return [*pairs, *(tuple(rest[at : at + 2]) for at in range(0, len(rest), 2))]
+    unpaired = sorted(free)
+    return [*pairs, *(tuple(unpaired[begin : begin + 2]) for begin in range(0, len(unpaired), 2))]
 
 
 def _fuse(part: Problem, placed: Placement, *, items: Sequence[int], largest: float, join: tuple[_Find, _Join]) -> None:
-    """Items of one partition that share rows become one, unless that would be too heavy to be balanced later."""
+    """Merge items of one partition that share rows, unless the result would be too heavy to balance later."""
     find, merge = join
     load: defaultdict[int, float] = defaultdict(float)
     for item, work in zip(items, part.work, strict=True):
         load[find(item)] += sum(rows for _, rows in work)
     for cell in part.cells:
-        at = {placed[item]: items[item] for item, _ in reversed(cell)}
+        first_at = {placed[item]: items[item] for item, _ in reversed(cell)}
         for item, _ in cell:
-            one, other = find(at[placed[item]]), find(items[item])
+            one, other = find(first_at[placed[item]]), find(items[item])
             if one != other and load[one] + load[other] <= largest:
                 weight = load[one] + load[other]
                 merge(one, other)

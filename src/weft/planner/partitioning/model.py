@@ -1,7 +1,7 @@
-"""Eq. 1–10 as a mixed integer program, and its answer as a placement whose cost was computed again in Python.
+"""Eq. 1–10 as a mixed integer program. The cost of the solver's answer is computed again in Python.
 
-Columns: x[item, partition] (eq. 1), y[cell, partition] for the max of eq. 4 and 5, z[stream] for that of eq. 9.
-Eq. 3 needs no rows: inputs that are placed alike are one item.
+Columns: x[item, partition] (eq. 1), y[cell, partition] for the maximum in eq. 4 and 5, z[stream] for the maximum in
+eq. 9. Eq. 3 needs no rows: inputs that are placed alike are one item.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from weft.planner.highs import INFINITY, Feasible, Limits, Model, NoAnswer, Opti
 from weft.planner.partitioning.problem import Placement, Problem, bound_of, cost_of, least_peaks, peaks
 
 _SCALE = 1000.0
-"""What the start costs in the solver's units, so that its tolerances mean the same for small and large loads."""
+"""The cost of the start in the solver's units: its tolerances then mean the same for small and large loads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A placement, its cost, and a cost no placement is below."""
+    """A placement, its cost, and a lower bound of the cost of any placement."""
 
     placement: Placement
     cost: float
@@ -29,14 +29,14 @@ class Solved:
 
 
 def model_size(problem: Problem) -> int:
-    """Nonzeros of the model: what decides how long the solver takes, computed without building it."""
+    """Return the number of nonzeros of the model, which decides the solver's time, without building the model."""
     members = sum(map(len, problem.cells))
     work = sum(map(len, problem.work))
     return problem.partitions * (problem.items + 2 * members + work)
 
 
 def solve_exactly(problem: Problem, start: Placement, *, seconds: float, gap: float, seed: int) -> Solved:
-    """The cheapest placement found in the time, never worse than the start; optimal up to the gap if time sufficed."""
+    """Return the cheapest placement found, never worse than the start, and optimal up to the gap if time suffices."""
     cost = cost_of(problem, start).total
     bound = bound_of(problem)
     if problem.items == 0 or cost <= bound or seconds <= 0:
@@ -48,10 +48,10 @@ def solve_exactly(problem: Problem, start: Placement, *, seconds: float, gap: fl
     match outcome:
         case Optimal(values=values) | Feasible(values=values):
             placement = _decode(problem, values)
-            found = cost_of(problem, placement).total
+            new_cost = cost_of(problem, placement).total
             proven = max(bound, outcome.bound / unit)
-            if found < cost:
-                return Solved(placement, found, min(proven, found))
+            if new_cost < cost:
+                return Solved(placement, new_cost, min(proven, new_cost))
             return Solved(start, cost, min(proven, cost))
         case NoAnswer():
             return Solved(start, cost, min(max(bound, outcome.bound / unit), cost))
@@ -60,21 +60,21 @@ def solve_exactly(problem: Problem, start: Placement, *, seconds: float, gap: fl
 
 
 def _build(problem: Problem, order: Sequence[int], *, start: Placement, unit: float) -> tuple[Model, list[float]]:
-    """The model and the start as values of its columns."""
+    """Return the model, and the start as values of its columns."""
     model = Model()
     offered = [0.0] * problem.items
     for cell in problem.cells:
         for item, rows in cell:
             offered[item] += rows
-    rank = {item: at for at, item in enumerate(order)}
+    rank = {item: position for position, item in enumerate(order)}
     first: list[float] = []
     for item in range(problem.items):
-        # Partitions that do not differ have no names: the k-th item uses one of the first k + 1.
+        # Interchangeable partitions make solutions symmetric; to break this, the k-th item uses one of the first k + 1.
         usable = rank[item] + 1 if problem.interchangeable else problem.partitions
-        for at, latency in enumerate(problem.latency):
+        for partition, latency in enumerate(problem.latency):
             cost = unit * latency * (problem.send[item] - offered[item])
-            model.add_column(cost, high=1.0 if at < usable else 0.0, integer=True)
-            first.append(1.0 if at == start[item] else 0.0)
+            model.add_column(cost, high=1.0 if partition < usable else 0.0, integer=True)
+            first.append(1.0 if partition == start[item] else 0.0)
         columns = range(item * problem.partitions, (item + 1) * problem.partitions)
         model.add_row(columns, [1.0] * len(columns), low=1.0, high=1.0)
     _add_cells(model, problem, unit=unit, first=first)
@@ -83,20 +83,20 @@ def _build(problem: Problem, order: Sequence[int], *, start: Placement, unit: fl
 
 
 def _add_cells(model: Model, problem: Problem, *, unit: float, first: list[float]) -> None:
-    """Eq. 4 and 5: what a cell sends to a partition is at least what each of its members there offers."""
+    """Add eq. 4 and 5: a cell sends at least as many rows to a partition as each of its members there offers."""
     for cell in problem.cells:
-        most = max(rows for _, rows in cell)
-        for at, latency in enumerate(problem.latency):
-            column = model.add_column(unit * latency * most)
-            members = [(item * problem.partitions + at, rows / most) for item, rows in cell]
+        largest = max(rows for _, rows in cell)
+        for partition, latency in enumerate(problem.latency):
+            column = model.add_column(unit * latency * largest)
+            members = [(item * problem.partitions + partition, rows / largest) for item, rows in cell]
             first.append(max(share * first[member] for member, share in members))
             for member, share in members:
                 model.add_row((column, member), (1.0, -share), low=0.0, high=INFINITY)
 
 
 def _add_peaks(model: Model, problem: Problem, *, start: Placement, unit: float, first: list[float]) -> None:
-    """Eq. 9's second part: a stream's peak is at least the load of each partition."""
-    least = least_peaks(problem)
+    """Add the second part of eq. 9: the peak of a stream is at least the load of each partition."""
+    lower_bounds = least_peaks(problem)
     highest = peaks(problem, start)
     loads: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
     for item, work in enumerate(problem.work):
@@ -104,10 +104,10 @@ def _add_peaks(model: Model, problem: Problem, *, start: Placement, unit: float,
             if rows > 0:
                 loads[stream].append((item, rows))
     for stream, items in loads.items():
-        column = model.add_column(1.0, low=unit * least[stream], high=INFINITY)
+        column = model.add_column(1.0, low=unit * lower_bounds[stream], high=INFINITY)
         first.append(unit * highest[stream])
-        for at, pressure in enumerate(problem.pressure):
-            columns = [column, *(item * problem.partitions + at for item, _ in items)]
+        for partition, pressure in enumerate(problem.pressure):
+            columns = [column, *(item * problem.partitions + partition for item, _ in items)]
             factors = [1.0, *(-unit * pressure * rows for _, rows in items)]
             model.add_row(columns, factors, low=0.0, high=INFINITY)
 
@@ -115,7 +115,7 @@ def _add_peaks(model: Model, problem: Problem, *, start: Placement, unit: float,
 def _decode(problem: Problem, values: Sequence[float]) -> Placement:
     step = problem.partitions
     return tuple(
-        max(range(step), key=lambda at, base=item * step: values[base + at])  # type: ignore[misc]
+        max(range(step), key=lambda partition, base=item * step: values[base + partition])  # type: ignore[misc]
         for item in range(problem.items)
     )
 
@@ -125,10 +125,10 @@ def _heaviest_first(problem: Problem) -> list[int]:
 
 
 def _renamed(problem: Problem, order: Sequence[int], start: Placement) -> Placement:
-    """The start with partitions named in the order in which the items meet them, if names do not matter."""
+    """Return the start with partitions renumbered by first use in `order`, if they are interchangeable."""
     if not problem.interchangeable:
         return start
     names: dict[int, int] = {}
     for item in order:
         names.setdefault(start[item], len(names))
-    return tuple(names[at] for at in start)
+    return tuple(names[partition] for partition in start)

@@ -1,6 +1,7 @@
-"""Eq. 1–10 on items: a key group of inputs that are placed alike is one item, rows shared by items are one cell.
+"""Eq. 1–10 over items and cells.
 
-Every rung of the ladder is a change of this one problem: fewer items (blocks), fewer partitions, or a part of it.
+A key group of inputs that are placed alike is one item; rows that several items share are one cell. Every rung of the
+ladder transforms this problem: fewer items (blocks), fewer partitions, or a part of the problem.
 """
 
 from __future__ import annotations
@@ -14,99 +15,102 @@ from typing import TypeAlias
 from weft.planner.partitioning.workload import PartitioningCost
 
 Placement: TypeAlias = tuple[int, ...]
-"""Item → partition."""
+"""The partition of each item."""
 Member: TypeAlias = tuple[int, float]
-"""An item of a cell and the rows it offers."""
+"""An item of a cell, and the rows of the item that belong to the cell."""
 Cell: TypeAlias = tuple[Member, ...]
 
 
 _LOOKS_PER_ITEM = 100
-"""Pricing an item at some partitions takes as long as this many looks at other members of its cells."""
+"""The time to price an item at some partitions, in looks (see `Problem.size`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Place every item on one partition; cheap to send, and no partition too loaded."""
+    """Place every item on one partition, so that sending is cheap and no partition has too much load."""
 
     send: tuple[float, ...]
-    """Rows of each item if nothing were shared."""
+    """Per item: rows to send if nothing is shared."""
     work: tuple[tuple[tuple[int, float], ...], ...]
     """Per item: (stream, rows to process)."""
     unit: tuple[int, ...]
-    """Per item: what it is a key group of."""
+    """Per item: the unit (see `compile.Unit`) of the key group."""
     cells: tuple[Cell, ...]
     latency: tuple[float, ...]
-    """Per partition: cost of a row sent to it."""
+    """Per partition: the cost of sending a row to it."""
     pressure: tuple[float, ...]
-    """Per partition: cost of a row processed on it, if it is the most loaded one."""
+    """Per partition: the cost of processing a row, if the partition is the most loaded one."""
 
     @property
     def items(self) -> int:
-        """How many there are to place."""
+        """The number of items."""
         return len(self.send)
 
     @property
     def partitions(self) -> int:
-        """How many there are to choose from."""
+        """The number of partitions."""
         return len(self.latency)
 
     @property
     def interchangeable(self) -> bool:
-        """No partition differs from another, so that renaming them changes nothing."""
+        """Whether all partitions cost the same, so that renaming partitions does not change the cost."""
         return len(set(self.latency)) <= 1 and len(set(self.pressure)) <= 1
 
     @property
     def streams(self) -> tuple[int, ...]:
-        """The streams that are worked on, ascending."""
+        """The streams that items process, ascending."""
         return tuple(sorted({stream for work in self.work for stream, _ in work}))
 
     @property
     def size(self) -> int:
-        """What one look at every item takes, in looks from one member of a cell at another."""
+        """The time to price every item once, in looks: accesses from a member of a cell to another member."""
         return _LOOKS_PER_ITEM * self.items + sum(len(cell) ** 2 for cell in self.cells)
 
 
 def cost_of(problem: Problem, placement: Sequence[int]) -> PartitioningCost:
-    """Eq. 4–10 of a placement."""
+    """Return the cost of a placement (eq. 4–10)."""
     latency = problem.latency
-    copies = sum(rows * latency[at] for rows, at in zip(problem.send, placement, strict=True))
+    copies = sum(rows * latency[partition] for rows, partition in zip(problem.send, placement, strict=True))
     copies -= sum(_saved(cell, placement, latency) for cell in problem.cells)
     return PartitioningCost(copies, sum(peaks(problem, placement).values()))
 
 
 def peaks(problem: Problem, placement: Sequence[int]) -> dict[int, float]:
-    """The most loaded partition of each stream, as its cost."""
+    """Return the cost of the most loaded partition, by stream."""
     loads: defaultdict[tuple[int, int], float] = defaultdict(float)
-    for work, at in zip(problem.work, placement, strict=True):
+    for work, partition in zip(problem.work, placement, strict=True):
         for stream, rows in work:
-            loads[stream, at] += rows
+            loads[stream, partition] += rows
     highest: dict[int, float] = {}
-    for (stream, at), rows in loads.items():
-        highest[stream] = max(highest.get(stream, 0.0), rows * problem.pressure[at])
+    for (stream, partition), rows in loads.items():
+        highest[stream] = max(highest.get(stream, 0.0), rows * problem.pressure[partition])
     return highest
 
 
 def _saved(cell: Cell, placement: Sequence[int], latency: Sequence[float]) -> float:
-    """What is not sent because it is there already: all that members offer at a partition but the largest."""
+    """Return the cost that a cell saves: at each partition, only the largest of its members is sent."""
     if len(cell) == 2:
-        (first, some), (second, other) = cell
-        at = placement[first]
-        return min(some, other) * latency[at] if at == placement[second] else 0.0
-    most: dict[int, float] = {}
+        (first, first_rows), (second, second_rows) = cell
+        partition = placement[first]
+        return min(first_rows, second_rows) * latency[partition] if partition == placement[second] else 0.0
+    largest: dict[int, float] = {}
     saved = 0.0
     for item, rows in cell:
-        at = placement[item]
-        before = most.get(at)
-        if before is None:
-            most[at] = rows
+        partition = placement[item]
+        previous = largest.get(partition)
+        if previous is None:
+            largest[partition] = rows
         else:
-            saved += min(before, rows) * latency[at]
-            most[at] = max(before, rows)
+            saved += min(previous, rows) * latency[partition]
+            largest[partition] = max(previous, rows)
     return saved
 
 
 def least_peaks(problem: Problem) -> dict[int, float]:
-    """Per stream, what its most loaded partition costs at least: the average, the heaviest item, the pigeonholes."""
+    """Return a lower bound of the cost of the most loaded partition, by stream.
+
+    The bound is the largest of the average load, the heaviest item and a pigeonhole argument.
+    """
     loads: defaultdict[int, list[float]] = defaultdict(list)
     for work in problem.work:
         for stream, rows in work:
@@ -115,29 +119,28 @@ def least_peaks(problem: Problem) -> dict[int, float]:
     if lightest <= 0:
         return dict.fromkeys(loads, 0.0)
     capacity = sum(1.0 / pressure for pressure in problem.pressure)
-    least: dict[int, float] = {}
-    for stream, each in loads.items():
-        each.sort(reverse=True)
-        # Of the k·P + 1 heaviest, some k + 1 are together, and none is lighter than the last of them.
-        holes = (
-            lightest * sum(each[end - after : end + 1])
-            for after, end in enumerate(range(0, len(each), problem.partitions))
+    bounds: dict[int, float] = {}
+    for stream, sizes in loads.items():
+        sizes.sort(reverse=True)
+        # Some partition has k + 1 of the k·P + 1 heaviest items, which weigh at least as much as the lightest k + 1.
+        pigeonholes = (
+            lightest * sum(sizes[end - k : end + 1]) for k, end in enumerate(range(0, len(sizes), problem.partitions))
         )
-        least[stream] = max(sum(each) / capacity, *holes)
-    return least
+        bounds[stream] = max(sum(sizes) / capacity, *pigeonholes)
+    return bounds
 
 
 def bound_of(problem: Problem) -> float:
-    """No placement costs less: every row is sent once to the nearest partition, loads are as even as they can be."""
+    """Return a lower bound of the cost: every row is sent once, to the cheapest partition, and loads are even."""
     rows = sum(problem.send)
     rows -= sum(sum(rows for _, rows in cell) - max(rows for _, rows in cell) for cell in problem.cells)
     return min(problem.latency) * max(rows, 0.0) + sum(least_peaks(problem).values())
 
 
 def merge_items(problem: Problem, block_of: Sequence[int]) -> Problem:
-    """The same problem with the items of a block placed together; costs are exactly those of the original.
+    """Return the problem with the items of each block placed together. Costs are exactly those of the original.
 
-    Blocks are numbered from 0 without holes.
+    Blocks are numbered from 0 without gaps.
     """
     blocks = max(block_of, default=-1) + 1
     send = [0.0] * blocks
@@ -150,18 +153,18 @@ def merge_items(problem: Problem, block_of: Sequence[int]) -> Problem:
             work[block][stream] += rows
     cells = []
     for cell in problem.cells:
-        most: dict[int, float] = {}
+        largest: dict[int, float] = {}
         for item, rows in cell:
             block = block_of[item]
-            if block in most:
-                send[block] -= min(most[block], rows)
-                most[block] = max(most[block], rows)
+            if block in largest:
+                send[block] -= min(largest[block], rows)
+                largest[block] = max(largest[block], rows)
             else:
-                most[block] = rows
-        cells.append(tuple(most.items()))
+                largest[block] = rows
+        cells.append(tuple(largest.items()))
     return Problem(
         send=tuple(send),
-        work=tuple(tuple(sorted(each.items())) for each in work),
+        work=tuple(tuple(sorted(by_stream.items())) for by_stream in work),
         unit=tuple(unit),
         cells=merge_cells(cells),
         latency=problem.latency,
@@ -170,10 +173,10 @@ def merge_items(problem: Problem, block_of: Sequence[int]) -> Problem:
 
 
 def part_of(problem: Problem, items: Sequence[int], *, partitions: Sequence[int] | None = None) -> Problem:
-    """The items alone, in the given order, on all partitions or on some."""
-    if partitions is None and len(items) == problem.items and all(at == item for at, item in enumerate(items)):
+    """Return the problem of these items only, in the given order, on all or on the given partitions."""
+    if partitions is None and len(items) == problem.items and all(i == item for i, item in enumerate(items)):
         return problem
-    number = {item: at for at, item in enumerate(items)}
+    number = {item: i for i, item in enumerate(items)}
     chosen = range(problem.partitions) if partitions is None else partitions
     return Problem(
         send=tuple(problem.send[item] for item in items),
@@ -182,13 +185,13 @@ def part_of(problem: Problem, items: Sequence[int], *, partitions: Sequence[int]
         cells=merge_cells(
             tuple((number[item], rows) for item, rows in cell if item in number) for cell in problem.cells
         ),
-        latency=tuple(problem.latency[at] for at in chosen),
-        pressure=tuple(problem.pressure[at] for at in chosen),
+        latency=tuple(problem.latency[partition] for partition in chosen),
+        pressure=tuple(problem.pressure[partition] for partition in chosen),
     )
 
 
 def merge_cells(cells: Iterable[Cell]) -> tuple[Cell, ...]:
-    """Cells of the same members as one, where that changes no cost; those that can save nothing are left out."""
+    """Merge cells with the same members where this does not change the cost, and drop cells that can save nothing."""
     even: defaultdict[tuple[int, ...], float] = defaultdict(float)
     uneven: list[Cell] = []
     for cell in cells:
@@ -203,18 +206,18 @@ def merge_cells(cells: Iterable[Cell]) -> tuple[Cell, ...]:
 
 
 def heaviest_cells(problem: Problem, looks: int) -> Problem:
-    """The problem without its lightest cells, so that what is left takes at most so many looks."""
+    """Return the problem without its lightest cells, so that one pass takes at most `looks` looks."""
     looks -= _LOOKS_PER_ITEM * problem.items
     if sum(len(cell) ** 2 for cell in problem.cells) <= looks:
         return problem
     ranked = sorted(problem.cells, key=lambda cell: -min(rows for _, rows in cell))
     sizes = accumulate(len(cell) ** 2 for cell in ranked)
-    kept = [cell for cell, upto in zip(ranked, sizes, strict=True) if upto <= looks]
+    kept = [cell for cell, total in zip(ranked, sizes, strict=True) if total <= looks]
     return Problem(problem.send, problem.work, problem.unit, tuple(kept), problem.latency, problem.pressure)
 
 
 def components(problem: Problem) -> list[list[int]]:
-    """Items of streams that have nothing to do with each other, apart: each can be optimized alone (eq. 10)."""
+    """Return the connected sets of items. Each set can be optimized separately (eq. 10)."""
     find, join = disjoint_sets(problem.items)
     first_of: dict[tuple[str, int], int] = {}
     for item, work in enumerate(problem.work):
@@ -231,7 +234,7 @@ def components(problem: Problem) -> list[list[int]]:
 
 
 def disjoint_sets(count: int) -> tuple[Callable[[int], int], Callable[[int, int], None]]:
-    """`find` and `join` over 0..count-1; a set is named by its smallest element."""
+    """Return `find` and `join` of a union-find over 0..count-1; `find` returns the smallest element of a set."""
     parent = list(range(count))
 
     def find(element: int) -> int:

@@ -1,6 +1,6 @@
-"""Placements without a solver: heaviest items first, each where it adds least, then moves as long as one helps.
+"""Placements without a solver: place the heaviest items first, each where it adds least cost, then move items.
 
-This is the first answer, the start of every solver call, the fallback, and what polishes a coarse answer.
+Search gives the first answer, the start of every solver call and the fallback, and it improves coarse answers.
 """
 
 from __future__ import annotations
@@ -14,39 +14,41 @@ from typing import TypeAlias
 from weft.planner.partitioning.problem import Placement, Problem, cost_of, least_peaks, merge_items
 
 Stop: TypeAlias = Callable[[], bool]
-"""Says that time is over; asked every now and then."""
+"""A function that returns whether time is over; searches call it regularly."""
 
 
 def never() -> bool:
-    """Time is never over."""
+    """Return False: time is never over."""
     return False
 
 
 _ASKED_EVERY = 128
-"""Items after which time is asked for."""
+"""The number of items between two calls of `stop`."""
 _NOWHERE = -1
 _EPSILON = 1e-9
 FULL_SEARCH = 16.0
-"""How many passes over all items a full search takes."""
+"""The number of passes over all items that a full search takes."""
 LOOKS_PER_SECOND = 800_000
-"""How far a search gets, by `Problem.size`, on a slow and busy machine."""
+"""The speed of a search on a slow and busy machine, in looks (see `Problem.size`)."""
 _CANDIDATES = 8
-"""Partitions looked at for one item, beside the one with most room."""
+"""The number of partitions considered for one item, besides the least loaded one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Depth:
-    """How thorough a search is that may take so many passes."""
+    """The settings of a search that may take `passes` passes."""
 
     passes: float
     levels: tuple[float, ...]
+    """Levels of the peak, see `greedy`."""
     shares: tuple[float, ...]
-    """Sizes of clusters that are placed, as shares of the average load."""
+    """The largest loads of clusters to place, as fractions of the average load."""
     kept: int
-    """How many of the placements found are improved."""
+    """The number of placements that are improved."""
     rounds: int
+    """The maximum number of passes of each improvement."""
     moved: tuple[float, ...]
-    """Sizes of clusters that are moved in the end."""
+    """The largest loads of clusters to move at the end, as fractions of the average load."""
 
 
 _DEPTHS = (
@@ -59,7 +61,7 @@ _DEPTHS = (
 
 
 class _Floor:
-    """Where items are, and what moving one would change."""
+    """A placement under construction, with the cost of placing or moving each item."""
 
     def __init__(self, problem: Problem, placement: Sequence[int], *, least: dict[int, float]) -> None:
         self.cells, self.work, self.send = problem.cells, problem.work, problem.send
@@ -69,7 +71,7 @@ class _Floor:
         for number, cell in enumerate(problem.cells):
             for item, _ in cell:
                 self.cells_of[item].append(number)
-        # Loads are kept as costs, that is, times the pressure of their partition.
+        # Loads are kept as costs: rows times the pressure of their partition.
         self.loads = {stream: [0.0] * problem.partitions for stream in problem.streams}
         self.all_loads = [0.0] * problem.partitions
         self.least = least
@@ -83,7 +85,7 @@ class _Floor:
             self._rank(stream)
 
     def put(self, item: int, partition: int) -> None:
-        """The item is there from now on."""
+        """Place the item on the partition, or move it there."""
         if self.at[item] != _NOWHERE:
             self._load(item, self.at[item], -1.0)
         self.at[item] = partition
@@ -92,21 +94,21 @@ class _Floor:
             self._rank(stream)
 
     def gains(self, item: int) -> dict[int, float]:
-        """Rows that need not be sent if the item is at a partition, for each where there are any."""
+        """Return the rows of the item that need not be sent, by partition; partitions without any are left out."""
         total: dict[int, float] = {}
         at, cells = self.at, self.cells
         for number in self.cells_of[item]:
             cell = cells[number]
             if len(cell) == 2:
-                (first, some), (second, other) = cell
+                (first, first_rows), (second, second_rows) = cell
                 partition = at[second if first == item else first]
-                total[partition] = total.get(partition, 0.0) + (some if some < other else other)
+                total[partition] = total.get(partition, 0.0) + (first_rows if first_rows < second_rows else second_rows)
                 continue
-            own = next(rows for each, rows in cell if each == item)
+            own = next(rows for member, rows in cell if member == item)
             best: dict[int, float] = {}
-            for each, rows in cell:
-                if each != item:
-                    partition = at[each]
+            for member, rows in cell:
+                if member != item:
+                    partition = at[member]
                     offered = rows if rows < own else own
                     if offered > best.get(partition, 0.0):
                         best[partition] = offered
@@ -116,29 +118,29 @@ class _Floor:
         return total
 
     def price(self, item: int, partition: int, gains: dict[int, float]) -> tuple[float, float]:
-        """What the item costs there: sending and the rise of the peaks; then how uneven loads would be."""
+        """Return the cost of the item on the partition (sending it, and the peaks), and how uneven loads would be."""
         cost = (self.send[item] - gains.get(partition, 0.0)) * self.latency[partition]
-        here = self.at[item]
-        stays = partition == here
+        current = self.at[item]
+        stays = partition == current
         pressure = self.pressure[partition]
         uneven = 0.0
         for stream, rows in self.work[item]:
             loads = self.loads[stream]
-            there = loads[partition] if stays else loads[partition] + rows * pressure
+            new_load = loads[partition] if stays else loads[partition] + rows * pressure
             peak = self.least.get(stream, 0.0)
-            peak = max(peak, there)
-            for load, at in self.tops[stream]:
-                if at not in (here, partition):
+            peak = max(peak, new_load)
+            for load, loaded in self.tops[stream]:
+                if loaded not in (current, partition):
                     peak = max(peak, load)
                     break
-            if not stays and here != _NOWHERE:
-                peak = max(peak, loads[here] - rows * self.pressure[here])
+            if not stays and current != _NOWHERE:
+                peak = max(peak, loads[current] - rows * self.pressure[current])
             cost += peak
-            uneven += rows * (there - rows * pressure)
+            uneven += rows * (new_load - rows * pressure)
         return cost, uneven / self.total
 
     def candidates(self, gains: dict[int, float]) -> set[int]:
-        """Where an item could go: where it saves most, and where there is most room."""
+        """Return the partitions to consider for an item: those that save most, and the least loaded one."""
         loads = self.all_loads
         emptiest = min(range(len(loads)), key=loads.__getitem__)
         return {
@@ -147,8 +149,8 @@ class _Floor:
         }
 
     def neighbours(self, item: int) -> set[int]:
-        """Items that share rows with one."""
-        return {each for number in self.cells_of[item] for each, _ in self.cells[number]}
+        """Return the items that share rows with the item."""
+        return {neighbour for number in self.cells_of[item] for neighbour, _ in self.cells[number]}
 
     def _load(self, item: int, partition: int, sign: float) -> None:
         for stream, rows in self.work[item]:
@@ -157,19 +159,22 @@ class _Floor:
             self.all_loads[partition] += cost
 
     def _rank(self, stream: int) -> None:
-        """The three most loaded partitions: enough to know the peak beside any two."""
-        rest = self.loads[stream].copy()
+        """Update the three most loaded partitions: enough to know the peak without any two partitions."""
+        loads = self.loads[stream].copy()
         tops = []
-        for _ in range(min(3, len(rest))):
-            load = max(rest)
-            at = rest.index(load)
-            tops.append((load, at))
-            rest[at] = -1.0
+        for _ in range(min(3, len(loads))):
+            load = max(loads)
+            partition = loads.index(load)
+            tops.append((load, partition))
+            loads[partition] = -1.0
         self.tops[stream] = tuple(tops)
 
 
 def greedy(problem: Problem, *, level: float = 1.0) -> Placement:
-    """Each item, the heaviest first, where it adds least; peaks up to `level` times the unavoidable cost no more."""
+    """Place each item, the heaviest first, where it adds least cost.
+
+    Peaks up to `level` times the lower bound add no cost.
+    """
     least = {stream: level * cost for stream, cost in least_peaks(problem).items()}
     floor = _Floor(problem, [_NOWHERE] * problem.items, least=least)
     for item in _heaviest_first(problem):
@@ -182,9 +187,9 @@ def greedy(problem: Problem, *, level: float = 1.0) -> Placement:
 def improve(
     problem: Problem, placement: Placement, *, passes: int = 8, items: int | None = None, stop: Stop = never
 ) -> Placement:
-    """A placement that costs no more: single moves, each of which helps, until none does or the passes are over.
+    """Improve a placement by single moves, until no move helps or the passes are over. The cost never rises.
 
-    With `items` only so many of the heaviest are moved.
+    With `items`, only that many of the heaviest items are moved.
     """
     floor = _Floor(problem, placement, least={})
     everywhere = range(problem.partitions if problem.partitions <= _CANDIDATES else 0)
@@ -192,31 +197,31 @@ def improve(
     stale = set(order)
     for _ in range(passes):
         waiting, stale = stale, set()
-        for at, item in enumerate(order):
-            if at % _ASKED_EVERY == 0 and stop():
+        for position, item in enumerate(order):
+            if position % _ASKED_EVERY == 0 and stop():
                 stale.clear()
                 break
             if item not in waiting:
                 continue
             gains = floor.gains(item)
-            before, rough = floor.price(item, floor.at[item], gains)
-            after, smooth, best = min(map(_price_of(floor, item, gains), {*floor.candidates(gains), *everywhere}))
-            # A move that costs nothing but evens loads out can make room for one that helps.
-            better = after < before - floor.tiny or (after <= before and smooth < rough - floor.tiny)
+            before, spread = floor.price(item, floor.at[item], gains)
+            after, new_spread, best = min(map(_price_of(floor, item, gains), {*floor.candidates(gains), *everywhere}))
+            # A move that only evens out loads costs nothing, and can make room for a move that helps.
+            better = after < before - floor.tiny or (after <= before and new_spread < spread - floor.tiny)
             if best != floor.at[item] and better:
                 floor.put(item, best)
                 stale |= floor.neighbours(item)
         if not stale:
             break
-    found = tuple(floor.at)
-    return found if cost_of(problem, found).total <= cost_of(problem, placement).total else placement
+    improved = tuple(floor.at)
+    return improved if cost_of(problem, improved).total <= cost_of(problem, placement).total else placement
 
 
 def cluster(problem: Problem, *, blocks: int, largest: float, within: Placement | None = None) -> list[int]:
-    """Item → block, at most about `blocks` of them: items that share most first, none heavier than `largest`.
+    """Return the block of each item, for about `blocks` blocks, each with at most `largest` load.
 
-    Merged key groups of algorithm 1, but by what they share instead of by number; the lightest fill up what is left.
-    With a placement, only items of one partition are merged.
+    This merges key groups as algorithm 1 does, but by the rows that they share instead of by number; then the lightest
+    blocks are merged in pairs. With `within`, only items on the same partition of that placement are merged.
     """
     load = [sum(rows for _, rows in work) for work in problem.work]
     parent = list(range(problem.items))
@@ -243,52 +248,53 @@ def cluster(problem: Problem, *, blocks: int, largest: float, within: Placement 
     roots = sorted({find(item) for item in range(problem.items)}, key=lambda item: (load[item], item))
     for one, other in zip(roots[0::2], roots[1::2], strict=False):
         join(one, other)
-    number: dict[int, int] = {}
-    return [number.setdefault(find(item), len(number)) for item in range(problem.items)]
+    block_numbers: dict[int, int] = {}
+    return [block_numbers.setdefault(find(item), len(block_numbers)) for item in range(problem.items)]
 
 
 def search(
     problem: Problem, *, starts: Sequence[Placement] = (), passes: float = FULL_SEARCH, stop: Stop = never
 ) -> Placement:
-    """The best placement that about so many passes over the problem find.
+    """Return the best placement that about `passes` passes over the problem find.
 
-    How much to pile up decides most: what is lost by one peak is won by rows sent once. So items and clusters of items
-    are placed at several levels of the peak; the best of these and of the given starts are improved.
+    The most important choice is how high a peak to accept: a higher peak costs more, but more rows are sent only once.
+    Items and clusters of items are therefore placed at several levels of the peak; the best of these placements and of
+    the given starts are improved.
     """
     if problem.partitions == 1 or problem.items == 0:
         return (0,) * problem.items
     if passes < _DEPTHS[-1].passes and starts:
         return improve(problem, starts[0], passes=1, items=int(passes * problem.items), stop=stop)
     depth = next(depth for depth in _DEPTHS if passes >= depth.passes or depth is _DEPTHS[-1])
-    found = list(starts)
+    placements = list(starts)
     for level in depth.levels:
-        found.extend(() if found and stop() else (greedy(problem, level=level),))
+        placements.extend(() if placements and stop() else (greedy(problem, level=level),))
     for share in depth.shares:
-        found.extend(() if stop() else _clustered(problem, share=share, levels=depth.levels))
-    ranked = sorted(found, key=lambda placement: cost_of(problem, placement).total)
-    best = _cheapest(problem, [improve(problem, each, passes=depth.rounds, stop=stop) for each in ranked[: depth.kept]])
+        placements.extend(() if stop() else _clustered(problem, share=share, levels=depth.levels))
+    ranked = sorted(placements, key=lambda placement: cost_of(problem, placement).total)
+    best = _cheapest(problem, [improve(problem, base, passes=depth.rounds, stop=stop) for base in ranked[: depth.kept]])
     for share in depth.moved:
         best = best if stop() else rearrange(problem, best, share=share)
     return best
 
 
 def _clustered(problem: Problem, *, share: float, levels: Sequence[float]) -> list[Placement]:
-    """Clusters of up to that share of the average load, placed at each level of the peak."""
+    """Place clusters of up to this share of the average load, once per level of the peak."""
     largest = share * sum(rows for work in problem.work for _, rows in work) / problem.partitions
     blocks = cluster(problem, blocks=problem.partitions, largest=largest)
     coarse = merge_items(problem, blocks)
-    found = [improve(coarse, greedy(coarse, level=level)) for level in levels]
-    return [tuple(placed[block] for block in blocks) for placed in found]
+    placements = [improve(coarse, greedy(coarse, level=level)) for level in levels]
+    return [tuple(placed[block] for block in blocks) for placed in placements]
 
 
 def rearrange(problem: Problem, placement: Placement, *, share: float) -> Placement:
-    """A placement that costs no more, by moving clusters of up to that share of the average load, then items."""
+    """Improve a placement by moving clusters of up to this share of the average load, then items."""
     largest = share * sum(rows for work in problem.work for _, rows in work) / problem.partitions
     blocks = cluster(problem, blocks=problem.partitions, largest=largest, within=placement)
     coarse = merge_items(problem, blocks)
     start = [0] * coarse.items
-    for block, at in zip(blocks, placement, strict=True):
-        start[block] = at
+    for block, partition in zip(blocks, placement, strict=True):
+        start[block] = partition
     moved = improve(coarse, tuple(start))
     return improve(problem, tuple(moved[block] for block in blocks))
 
@@ -298,7 +304,7 @@ def _cheapest(problem: Problem, placements: Sequence[Placement]) -> Placement:
 
 
 def _strongest_pairs(problem: Problem) -> list[tuple[int, int]]:
-    """Pairs of items by the rows they share, most first; in large cells each member with the next."""
+    """Return pairs of items by the rows they share, most first; in large cells, only neighbours in size are paired."""
     shared: dict[tuple[int, int], float] = {}
     for cell in problem.cells:
         ranked = sorted(cell, key=lambda member: (-member[1], member[0]))
@@ -309,7 +315,7 @@ def _strongest_pairs(problem: Problem) -> list[tuple[int, int]]:
 
 
 def _heaviest_first(problem: Problem) -> list[int]:
-    weight = [rows + sum(each for _, each in work) for rows, work in zip(problem.send, problem.work, strict=True)]
+    weight = [rows + sum(load for _, load in work) for rows, work in zip(problem.send, problem.work, strict=True)]
     return sorted(range(problem.items), key=lambda item: (-weight[item], item))
 
 

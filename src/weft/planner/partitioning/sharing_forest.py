@@ -1,7 +1,7 @@
-"""Sharing statistics learned from some key groups instead of counted for all (SASPAR IV, ML): a random forest.
+"""Sharing statistics that a random forest learns from some key groups, instead of counts of all (SASPAR IV, ML).
 
-Its features are the paper's: source and its key group, target and its key group, time; it predicts the share. Only
-pairs along a tree of attributes are asked for, and joint counts are put together from them.
+As in the paper, the features are source, source key group, target, target key group and time; the forest predicts the
+share. Only pairs along a tree of attributes are predicted, and joint counts are computed from them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.planner.partitioning.sharing_counts import PairShare
 from weft.planner.partitioning.workload import Input, Place, SharedRows
 
 _LEAST_SHARE = 0.01
-"""A smaller predicted share is noise."""
+"""Smaller predicted shares are treated as noise."""
 _MOST_CELLS = 4096
 
 _Shares: TypeAlias = dict[int, list[tuple[int, float]]]
@@ -27,13 +27,13 @@ _Cell: TypeAlias = tuple[tuple[Place, ...], float]
 
 
 class _Numbers(Protocol):
-    """What the library answers with: an array."""
+    """The array that the library returns."""
 
     def tolist(self) -> list[float]: ...
 
 
 class _Regressor(Protocol):
-    """The part of the library's regressor that is used; it is not typed."""
+    """The used part of scikit-learn's regressor, which has no types."""
 
     def fit(self, rows: Sequence[Sequence[float]], answers: Sequence[float], /) -> object: ...
 
@@ -42,38 +42,38 @@ class _Regressor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SharingForest:
-    """A trained forest and the numbers by which it knows the inputs."""
+    """A trained forest, and the numbers that stand for inputs in its features."""
 
     forest: _Regressor
     numbers: Mapping[Input, int]
 
     def shares(self, source: Input, target: Input, *, key_groups: int, at: float = 0.0) -> _Shares:
-        """Predicted shares of every source key group with every target key group, none if an input is unknown.
+        """Return predicted shares of every source key group with every target key group; none for unknown inputs.
 
-        Shares of one source add up to at most 1.
+        The shares of one source key group add up to at most 1.
         """
         if source not in self.numbers or target not in self.numbers:
             return {}
         first, second = self.numbers[source], self.numbers[target]
-        asked = [(first, group, second, other, at) for group in range(key_groups) for other in range(key_groups)]
-        predicted = self.forest.predict(asked).tolist()
-        found: _Shares = {}
+        features = [(first, group, second, other, at) for group in range(key_groups) for other in range(key_groups)]
+        predicted = self.forest.predict(features).tolist()
+        by_group: _Shares = {}
         for group in range(key_groups):
             row = predicted[group * key_groups : (group + 1) * key_groups]
             kept = [(other, share) for other, share in enumerate(row) if share >= _LEAST_SHARE]
             total = max(1.0, sum(share for _, share in kept))
-            found[group] = [(other, share / total) for other, share in kept]
-        return found
+            by_group[group] = [(other, share / total) for other, share in kept]
+        return by_group
 
 
 def train_forest(samples: Sequence[PairShare], *, seed: int = 0, trees: int = 32) -> SharingForest:
-    """A forest that has seen the samples; the same samples and seed give the same forest."""
-    # scikit-learn takes longer to import than most choices take, and it is optional.
+    """Train a forest on samples. The same samples and seed give the same forest."""
+    # scikit-learn is optional, and importing it takes longer than most choices.
     with extra("learned"):
         from sklearn.ensemble import RandomForestRegressor
 
-    inputs = sorted({each for sample in samples for each in (sample.source, sample.target)})
-    numbers = {each: number for number, each in enumerate(inputs)}
+    inputs = sorted({input_ for sample in samples for input_ in (sample.source, sample.target)})
+    numbers = {input_: number for number, input_ in enumerate(inputs)}
     forest: _Regressor = RandomForestRegressor(n_estimators=trees, random_state=seed, n_jobs=1)
     rows = [_features(sample, numbers) for sample in samples]
     if rows:
@@ -82,7 +82,7 @@ def train_forest(samples: Sequence[PairShare], *, seed: int = 0, trees: int = 32
 
 
 def mean_error(forest: SharingForest, samples: Sequence[PairShare]) -> float:
-    """The mean absolute error of predicted shares on samples of known inputs."""
+    """Return the mean absolute error of predicted shares on samples of known inputs."""
     known = [sample for sample in samples if {sample.source, sample.target} <= forest.numbers.keys()]
     if not known:
         return 0.0
@@ -93,16 +93,17 @@ def mean_error(forest: SharingForest, samples: Sequence[PairShare]) -> float:
 def predict_shared_rows(
     forest: SharingForest, loads: Mapping[Input, Sequence[float]], *, at: float = 0.0
 ) -> tuple[SharedRows, ...]:
-    """Shared rows of every stream with more than one attribute, as the forest expects them.
+    """Return the predicted shared rows of every stream with more than one attribute.
 
-    Attributes hang on the heaviest of their stream; beyond that they are taken to be independent.
+    Shares are predicted from the heaviest attribute of a stream. Given its key group, the other attributes are assumed
+    to be independent of each other.
     """
     by_stream: defaultdict[str, list[Input]] = defaultdict(list)
-    for each in sorted(loads):
-        by_stream[each.stream].append(each)
-    found: list[SharedRows] = []
+    for input_ in sorted(loads):
+        by_stream[input_.stream].append(input_)
+    shared_rows: list[SharedRows] = []
     for stream, inputs in by_stream.items():
-        root = max(inputs, key=lambda each: sum(loads[each]))
+        root = max(inputs, key=lambda input_: sum(loads[input_]))
         cells: list[_Cell] = [
             ((Place(root.attribute, group, rows),), rows) for group, rows in enumerate(loads[root]) if rows > 0
         ]
@@ -110,16 +111,16 @@ def predict_shared_rows(
             if target != root:
                 shares = forest.shares(root, target, key_groups=len(loads[root]), at=at)
                 cells = _split(cells, target.attribute, shares)
-        found.extend(
+        shared_rows.extend(
             SharedRows(stream, tuple(Place(place.attribute, place.key_group, rows) for place in places))
             for places, rows in cells
             if len(places) > 1
         )
-    return tuple(found)
+    return tuple(shared_rows)
 
 
 def _split(cells: Sequence[_Cell], attribute: str, shares: _Shares) -> list[_Cell]:
-    """Each cell divided by where its rows are for one more attribute, the heaviest first while there is room."""
+    """Divide cells by the key groups of one more attribute, the heaviest first, up to the largest number of cells."""
     divided: list[_Cell] = []
     room = _MOST_CELLS - len(cells)
     for places, rows in sorted(cells, key=lambda cell: -cell[1]):
@@ -129,9 +130,9 @@ def _split(cells: Sequence[_Cell], attribute: str, shares: _Shares) -> list[_Cel
             continue
         room -= len(parts)
         divided.extend(((*places, Place(attribute, group, 0.0)), rows * share) for group, share in parts)
-        rest = 1.0 - sum(share for _, share in parts)
-        if rest > _LEAST_SHARE:
-            divided.append((places, rows * rest))
+        remaining = 1.0 - sum(share for _, share in parts)
+        if remaining > _LEAST_SHARE:
+            divided.append((places, rows * remaining))
     return divided
 
 

@@ -1,8 +1,8 @@
-"""What shared partitioning is asked and what it answers (SASPAR II), as values.
+"""The input and the output of shared partitioning (SASPAR II), as values.
 
-A stream is sent to partitions by the key group of an attribute. Queries that use different attributes of one stream
-need a row in several places; a row whose places fall together is sent once. Choosing key group → partition for all of
-them at once saves copies, as long as no partition is overloaded.
+The rows of a stream are sent to partitions by the key group of an attribute. Queries that use different attributes of
+one stream need a row in several places; a row is sent only once if these places are on the same partition. Assigning
+key groups to partitions for all queries together saves copies, as long as no partition is overloaded.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class PartitionedQuery:
-    """A query's operators; the inputs of one operator (both sides of a join) have to be partitioned alike (eq. 3)."""
+    """The operators of a query. All inputs of one operator (both sides of a join) are partitioned alike (eq. 3)."""
 
     name: str
     operators: tuple[tuple[Input, ...], ...]
     fraction: float = 1.0
-    """How much of its streams passes the query's selection."""
+    """The fraction of the rows that passes the query's predicates."""
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """Every input once, in order."""
-        return tuple(sorted({each for operator in self.operators for each in operator}))
+        """The distinct inputs of all operators, sorted."""
+        return tuple(sorted({input_ for operator in self.operators for input_ in operator}))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A key group of an attribute, and how many of the shared rows it can offer there."""
+    """A key group of an attribute, and how many of the shared rows it contains."""
 
     attribute: str
     key_group: int
@@ -55,9 +55,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class SharedRows:
-    """Rows of a stream that lie in all of these places: sent once to every partition that has at least one of them.
+    """Rows of a stream that belong to all of these places, sent once to every partition with at least one of them.
 
-    Places offer different numbers of rows only with the coefficients of eq. 4; then the largest at a partition counts.
+    Only with the coefficients of eq. 4 do places have different numbers of rows; each partition counts the largest.
     """
 
     stream: str
@@ -65,31 +65,31 @@ class SharedRows:
 
 
 class Grouping(StrEnum):
-    """Which queries have to be placed alike."""
+    """Which queries share an assignment."""
 
     PER_ATTRIBUTE = "per attribute"
-    """All that use the same attribute of a stream: one assignment per (stream, attribute)."""
+    """Queries that use the same attribute of a stream: one assignment per (stream, attribute)."""
     PER_QUERY = "per query"
-    """None: eq. 1 to the letter. A hot key group can be divided by query."""
+    """No queries, as eq. 1 is written. A hot key group can be divided by query."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitioningWorkload:
-    """All that a choice depends on. Loads may be missing, zero, infinite or not a number."""
+    """Everything that a choice depends on. Loads may be missing, zero, infinite or not a number."""
 
     queries: tuple[PartitionedQuery, ...]
     partitions: int
     key_groups: int
     loads: Mapping[Input, tuple[float, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Rows per key group; an input without is taken to be as heavy as the others of its stream."""
+    """Rows per key group. Inputs without loads are assumed to be as heavy as other inputs of their stream."""
     shared: tuple[SharedRows, ...] = ()
-    """What is known about rows that lie in several places; nothing known means nothing is saved by it."""
+    """The known rows that belong to several places. Other rows count as not shared."""
     latency: tuple[float, ...] = ()
-    """What sending a row to each partition costs (LatNet, LatMem); empty: 1 everywhere."""
+    """The cost of sending a row, per partition (LatNet, LatMem); empty means 1 for all."""
     processing: float = 1.0
-    """What a row on the most loaded partition costs (LatProc)."""
+    """The cost of processing a row on the most loaded partition (LatProc)."""
     current: Mapping[Input, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """The assignment in effect: key group → partition."""
+    """The assignment in effect: the partition of each key group, by input."""
     grouping: Grouping = Grouping.PER_ATTRIBUTE
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class PartitioningWorkload:
 
 
 class Rung(StrEnum):
-    """How an assignment was found; algorithm 1 climbs down from the exact one."""
+    """How an assignment was found. Algorithm 1 goes from the exact program to simpler ones."""
 
     HASHING = "hashing"
     CURRENT = "current"
@@ -124,11 +124,11 @@ LADDER = (Rung.EXACT, Rung.MERGED_KEY_GROUPS, Rung.MERGED_PARTITIONS, Rung.TREE,
 
 @dataclass(frozen=True, slots=True)
 class PartitioningLimits:
-    """How long and how exactly to look; the same values give the same answer unless the solver ran out of time."""
+    """The time and the precision of a choice. Equal limits give equal answers unless the solver ran out of time."""
 
     seconds: float = 4.0
     gap: float = 0.01
-    """A proven distance from the optimum that is good enough; doubled with every iteration (alg. 1, line 7)."""
+    """The proven distance from the optimum that suffices. It doubles with every iteration (alg. 1, line 7)."""
     iterations: int = 2
     seed: int = 0
     rungs: tuple[Rung, ...] = LADDER
@@ -143,33 +143,33 @@ class PartitioningLimits:
 
 @dataclass(frozen=True, slots=True)
 class PartitioningCost:
-    """Eq. 9 and 10: what sending costs, and what the most loaded partition of each stream costs."""
+    """Eq. 9 and 10: the cost of sending, and the cost of the most loaded partition of each stream."""
 
     copies: float
     busiest: float
 
     @property
     def total(self) -> float:
-        """What is minimized."""
+        """The cost that is minimized."""
         return self.copies + self.busiest
 
     def to_json(self) -> Json:
-        """Plain values."""
+        """Return the JSON form."""
         return {"copies": self.copies, "busiest": self.busiest, "total": self.total}
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Inputs that are placed alike, for these queries: key group → partition."""
+    """The partition of each key group, shared by these inputs for these queries."""
 
     inputs: tuple[Input, ...]
     queries: tuple[str, ...]
     partition_of: tuple[int, ...]
 
     def to_json(self) -> Json:
-        """Plain values."""
+        """Return the JSON form."""
         return {
-            "inputs": [str(each) for each in self.inputs],
+            "inputs": [str(input_) for input_ in self.inputs],
             "queries": list(self.queries),
             "partition_of": list(self.partition_of),
         }
@@ -177,7 +177,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One rung on one set of connected streams: what it found and what it proved."""
+    """One rung on one set of connected streams: the cost that it reached and the bound that it proved."""
 
     rung: Rung
     streams: tuple[str, ...]
@@ -185,7 +185,7 @@ class Attempt:
     bound: float
 
     def to_json(self) -> Json:
-        """Plain values."""
+        """Return the JSON form."""
         return {
             "rung": self.rung.value,
             "streams": list(self.streams),
@@ -196,46 +196,46 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """The chosen assignment, what it costs, what is proven about it and what else was possible."""
+    """The chosen assignment, its cost and lower bound, and the alternatives."""
 
     routes: tuple[Route, ...]
     cost: PartitioningCost
     bound: float
-    """No assignment costs less."""
+    """A lower bound of the cost of any assignment."""
     unshared: PartitioningCost
-    """Each query sends its own copy, by hash."""
+    """The cost if each query sends its own copy, by hash."""
     alternatives: tuple[tuple[Rung, PartitioningCost], ...]
     attempts: tuple[Attempt, ...]
     moved: int
-    """Key groups that are elsewhere than in the current assignment, over all inputs that have one."""
+    """The number of key groups that change their partition, over all inputs with a current assignment."""
 
     @property
     def gap(self) -> float:
-        """Proven: by at most this fraction of the cost could the optimum be lower."""
+        """The proven gap: the optimum is lower than the cost by at most this fraction of the cost."""
         return relative_gap(self.cost.total, self.bound)
 
     @property
     def saved(self) -> float:
-        """The fraction of unshared hashing's cost that is saved; never negative."""
+        """The saved fraction of the cost of unshared hashing; never negative."""
         return 1.0 - self.cost.total / self.unshared.total if self.unshared.total > 0 else 0.0
 
     def route_of(self, query: str, of: Input) -> Route:
-        """Where the rows of an input go for a query."""
+        """Return the route of an input for a query."""
         for route in self.routes:
             if of in route.inputs and query in route.queries:
                 return route
         raise InvalidSetting(f'query "{query}" has no input "{of}"', hint="Name one of the partitioned queries.")
 
     def assignment(self) -> dict[Input, tuple[int, ...]]:
-        """Key group → partition per input, if queries are grouped per attribute; else of each input's first route."""
+        """Return the partition of each key group, by input; the first route of an input counts if it has several."""
         chosen: dict[Input, tuple[int, ...]] = {}
         for route in self.routes:
-            for each in route.inputs:
-                chosen.setdefault(each, route.partition_of)
+            for input_ in route.inputs:
+                chosen.setdefault(input_, route.partition_of)
         return chosen
 
     def to_json(self) -> Json:
-        """Everything the CLI and the dashboard show."""
+        """Return the JSON form, with everything that the CLI and the dashboard show."""
         return {
             "routes": [route.to_json() for route in self.routes],
             "cost": self.cost.to_json(),
@@ -250,5 +250,5 @@ class Partitioning:
 
 
 def relative_gap(cost: float, bound: float) -> float:
-    """How far a cost may be above the optimum, as a fraction of the cost."""
+    """Return how far a cost may be above the optimum, as a fraction of the cost."""
     return max(0.0, (cost - bound) / cost) if cost > 0 else 0.0

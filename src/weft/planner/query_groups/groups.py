@@ -1,8 +1,8 @@
-"""Which queries should share a join (AJoin 4, eq. 1–2, fig. 6–7a).
+"""The choice of queries that share a join (AJoin 4, eq. 1–2, fig. 6–7a).
 
-Sharing a join means joining the union of what the queries select. If they select different tuples, the union joins
-pairs that none of them wants, and doing it separately is cheaper. Groups are grown greedily from the best pair, kept
-up as queries come and go, and formed anew when more than half of the queries have changed.
+A shared join joins the union of the rows that its queries select. If the queries select different rows, the union has
+pairs that no query wants, and separate joins are cheaper. Groups grow greedily from the best pair, are updated as
+queries begin and end, and are formed anew when more than half of the queries have changed.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from weft.plan.changelog import QueryId
 from weft.planner.joins.statistics import LARGEST, usable
 
 REGROUP_ABOVE = 0.5
-"""Fraction of queries created and dropped beyond which groups are formed anew."""
+"""The fraction of queries created or dropped above which groups are formed anew."""
 
 Group = tuple[QueryId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """Tuples per second of a stream by who wants them: query-sets with their cardinalities, and its distinct keys."""
+    """Rows per second of a stream by the set of queries that select them, and the stream's number of distinct keys."""
 
     counts: Mapping[frozenset[QueryId], float]
     distinct_keys: float = math.inf
 
     def cardinality(self, queries: Iterable[QueryId]) -> float:
-        """Eq. 1: tuples that at least one of the queries wants, each counted once."""
+        """Return the rows per second that at least one of the queries selects, each counted once (eq. 1)."""
         wanted = frozenset(queries)
         return min(
             LARGEST, math.fsum(usable(count, 0.0) for by, count in self.counts.items() if not wanted.isdisjoint(by))
         )
 
     def keys(self, queries: Iterable[QueryId]) -> float:
-        """Distinct keys among them: no more than there are tuples."""
-        found = self.cardinality(queries)
-        return found if math.isnan(self.distinct_keys) else min(found, max(0.0, self.distinct_keys))
+        """Return the number of distinct keys among the rows that the queries select: at most the number of rows."""
+        rows = self.cardinality(queries)
+        return rows if math.isnan(self.distinct_keys) else min(rows, max(0.0, self.distinct_keys))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedJoin:
-    """A join of two streams that several queries contain."""
+    """A join of two streams that is part of several queries."""
 
     left: Selected
     right: Selected
     selectivity: float
     index_left: bool = True
-    """Whether tuples of the left stream still have to be indexed: at a source, or when they are repartitioned."""
+    """Whether rows of the left stream have to be indexed, as at a source or after repartitioning."""
     index_right: bool = True
     materialize: bool = True
-    """Whether complete rows are made: at the sink."""
+    """Whether complete result rows are built, as at a sink."""
 
     def cost(self, queries: Iterable[QueryId]) -> float:
-        """Eq. 2: of doing the join once for all of these queries."""
+        """Return the cost of one join for all of these queries (eq. 2)."""
         group = tuple(queries)
         left, right = self.left.cardinality(group), self.right.cardinality(group)
         selectivity = min(1.0, usable(self.selectivity, 0.0))
@@ -71,45 +71,45 @@ class GroupedJoin:
 
 
 def is_better_shared(join: GroupedJoin, group: Sequence[QueryId], query: QueryId) -> bool:
-    """Whether a query in the group costs less than beside it."""
+    """Return whether adding the query to the group costs less than a separate join for it."""
     return join.cost((*group, query)) < join.cost(group) + join.cost((query,))
 
 
 def form_groups(join: GroupedJoin, queries: Iterable[QueryId]) -> tuple[Group, ...]:
-    """Fig. 7a: the cheapest pair that gains by sharing, grown by every query that still gains; then the next pair."""
-    left = sorted(set(queries))
+    """Form groups as in fig. 7a: extend the cheapest pair that gains by sharing with every query that gains; repeat."""
+    ungrouped = sorted(set(queries))
     groups: list[Group] = []
-    while pair := _best_pair(join, left):
+    while pair := _best_pair(join, ungrouped):
         group: Group = pair
-        for query in left:
+        for query in ungrouped:
             if query not in group and is_better_shared(join, group, query):
                 group = (*group, query)
         groups.append(tuple(sorted(group)))
-        left = [query for query in left if query not in group]
-    return (*groups, *((query,) for query in left))
+        ungrouped = [query for query in ungrouped if query not in group]
+    return (*groups, *((query,) for query in ungrouped))
 
 
 def insert(join: GroupedJoin, groups: Sequence[Group], query: QueryId) -> tuple[Group, ...]:
-    """The groups with a new query in the one that gains most by it, or in one of its own."""
+    """Return the groups with a new query added to the group that gains most, or as a group of its own."""
     gains = [
         (join.cost(group) + join.cost((query,)) - join.cost((*group, query)), at) for at, group in enumerate(groups)
     ]
-    gain, at = max(gains, key=lambda each: (each[0], -each[1]), default=(0.0, 0))
+    gain, at = max(gains, key=lambda pair: (pair[0], -pair[1]), default=(0.0, 0))
     if gain <= 0:
         return (*groups, (query,))
     return (*groups[:at], tuple(sorted((*groups[at], query))), *groups[at + 1 :])
 
 
 def remove(groups: Sequence[Group], query: QueryId) -> tuple[Group, ...]:
-    """The groups without the query; an empty one goes."""
-    left = (tuple(each for each in group if each != query) for group in groups)
-    return tuple(group for group in left if group)
+    """Return the groups without the query and without groups that become empty."""
+    remaining = (tuple(member for member in group if member != query) for group in groups)
+    return tuple(group for group in remaining if group)
 
 
 def update_groups(
     join: GroupedJoin, groups: Sequence[Group], *, created: Sequence[QueryId] = (), dropped: Sequence[QueryId] = ()
 ) -> tuple[Group, ...]:
-    """The groups after a changelog: incrementally, or from scratch if more than half of the queries changed."""
+    """Return the groups after a change: updated, or formed anew if more than half of the queries changed."""
     before = {query for group in groups for query in group}
     after = (before - set(dropped)) | set(created)
     changed = len(set(created) - before) + len(before & set(dropped))
@@ -125,13 +125,13 @@ def update_groups(
 
 
 def cost_of_groups(join: GroupedJoin, groups: Iterable[Group]) -> float:
-    """Each group does the join once."""
+    """Return the total cost if each group performs the join once."""
     return math.fsum(join.cost(group) for group in groups)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDecision:
-    """A group, and what its queries would cost apart."""
+    """A group with its cost, and the cost of separate joins for its queries."""
 
     queries: Group
     shared_cost: float
@@ -139,11 +139,11 @@ class GroupDecision:
 
     @property
     def saved(self) -> float:
-        """Never negative for groups formed here; after many insertions and removals it may be."""
+        """The saved cost. It can be negative only after insertions and removals, not for newly formed groups."""
         return self.separate_cost - self.shared_cost
 
     def to_json(self) -> dict[str, object]:
-        """Plain values."""
+        """Return the JSON form."""
         return {
             "queries": list(self.queries),
             "shared_cost": self.shared_cost,
@@ -153,7 +153,7 @@ class GroupDecision:
 
 
 def explain_groups(join: GroupedJoin, groups: Iterable[Group]) -> tuple[GroupDecision, ...]:
-    """What each group costs, and what it saves against doing the join for each of its queries."""
+    """Return the cost of each group, and the cost of separate joins for its queries."""
     return tuple(
         GroupDecision(group, join.cost(group), math.fsum(join.cost((query,)) for query in group)) for group in groups
     )

@@ -1,6 +1,6 @@
-"""What there is to choose from (CLASH V, algorithms 1 and 2): intermediate results and probe orders, written out.
+"""Enumeration of intermediate results and probe orders (CLASH V, algorithms 1 and 2).
 
-The optimizers never enumerate complete orders; this is for showing the alternatives of a decision and for tests.
+The optimizers never enumerate complete orders. These functions show the alternatives of a decision, and serve tests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft.planner.joins.lattice import Lattice
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A probe order: the stores (by their relations' names) that a tuple of `start` visits, and what that costs."""
+    """A probe order: the stores (by the names of their relations) that a row of `start` visits, and the cost."""
 
     start: JoinInput
     stores: tuple[tuple[str, ...], ...]
@@ -24,20 +24,20 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PartitionedCandidate:
-    """A probe order with the partitioning of each store; `None` where rows are placed at random."""
+    """A probe order with the partitioning of each store; None means random placement."""
 
     start: JoinInput
     stores: tuple[tuple[tuple[str, ...], Attribute | None], ...]
 
 
 def materializable(lattice: Lattice) -> tuple[tuple[str, ...], ...]:
-    """Every relation and every join that some probe order could use as a store, smaller ones first."""
-    names = {lattice.graph.names(each.inputs) for each in lattice.stores}
-    return tuple(sorted(names, key=lambda each: (len(each), each)))
+    """Return every relation and join that some probe order can use as a store, smaller ones first."""
+    names = {lattice.graph.names(store.inputs) for store in lattice.stores}
+    return tuple(sorted(names, key=lambda relations: (len(relations), relations)))
 
 
 def candidate_orders(lattice: Lattice, node: int) -> tuple[Candidate, ...]:
-    """Algorithm 1: every probe order to the node; its cost is with the cheapest routing, shared with nobody."""
+    """Return every probe order to the node (algorithm 1), with its cost by the cheapest routing and without sharing."""
     start = lattice.graph.inputs[lattice.nodes[node].start]
     return tuple(
         Candidate(
@@ -50,7 +50,7 @@ def candidate_orders(lattice: Lattice, node: int) -> tuple[Candidate, ...]:
 
 
 def count_orders(lattice: Lattice, node: int) -> int:
-    """How many there are, without writing them out."""
+    """Return the number of probe orders to the node, without enumerating them."""
     counts: dict[int, int] = {}
 
     def count(at: int) -> int:
@@ -63,20 +63,20 @@ def count_orders(lattice: Lattice, node: int) -> int:
 
 
 def partitioned_orders(lattice: Lattice, node: int) -> tuple[PartitionedCandidate, ...]:
-    """Algorithm 2, line 3: the same with every partitioning that some query has a use for."""
+    """Return every probe order with every partitioning that some query can use (algorithm 2, line 3)."""
     start = lattice.graph.inputs[lattice.nodes[node].start]
-    found = []
+    orders = []
     for steps in _step_sequences(lattice, node):
         stores = [store for _, _, store in steps]
         for copies in product(*(lattice.copies_of[store] for store in stores)):
             names = [lattice.graph.names(lattice.stores[store].inputs) for store in stores]
             attributes = [lattice.copies[copy].attribute for copy in copies]
-            found.append(PartitionedCandidate(start, tuple(zip(names, attributes, strict=True))))
-    return tuple(found)
+            orders.append(PartitionedCandidate(start, tuple(zip(names, attributes, strict=True))))
+    return tuple(orders)
 
 
 _Step = tuple[int, int, int]
-"""Source, target and store, whether routed or broadcast."""
+"""Source, target and store of an edge, whether routed or broadcast."""
 
 
 def _step_sequences(lattice: Lattice, node: int) -> Iterator[tuple[_Step, ...]]:
@@ -92,5 +92,5 @@ def _step_sequences(lattice: Lattice, node: int) -> Iterator[tuple[_Step, ...]]:
 
 
 def _least_cost(lattice: Lattice, step: _Step) -> float:
-    edges = (lattice.edges[edge] for edge in lattice.incoming[step[1]])
-    return min(each.cost for each in edges if (each.source, each.target, each.store) == step)
+    edges = (lattice.edges[number] for number in lattice.incoming[step[1]])
+    return min(edge.cost for edge in edges if (edge.source, edge.target, edge.store) == step)

@@ -1,6 +1,6 @@
-"""Why the probe orders are as they are: every decision with its cost, its alternatives and what it saved.
+"""Explanations of probe orders: every decision with its cost, its alternatives and its savings.
 
-Values for the CLI and the dashboard; `to_json` gives plain lists, numbers and texts.
+The values are meant for the CLI and the dashboard; `to_json` returns plain lists, numbers and strings.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from weft.planner.rule_sets.candidates import candidate_orders, count_orders
 
 _MOST_ALTERNATIVES = 5
 _MOST_LISTED = 5000
-"""Orders of one relation up to which they are written out to find the best alternatives."""
+"""The largest number of orders of one relation that are enumerated to find the best alternatives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A probe that was chosen; `queries` share its cost."""
+    """A chosen probe step, whose cost `queries` share."""
 
     store: str
     partitioned_by: str
@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A probe order that was not chosen, and what it would cost if nobody shared any of it."""
+    """A probe order that was not chosen, and its cost without sharing."""
 
     stores: tuple[str, ...]
     cost: float
@@ -48,30 +48,30 @@ class OrderDecision:
     start: str
     steps: tuple[Step, ...]
     cost: float
-    """Of all its steps, as if it were alone."""
+    """The cost of all steps, without sharing."""
     share: float
-    """Of all its steps, each divided by the queries that use it."""
+    """The cost of all steps, each divided by the number of queries that use the step."""
     alternatives: tuple[Alternative, ...]
     considered: int
-    """How many orders there are."""
+    """The number of possible orders."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreDecision:
-    """A join that is stored: what holding it and keeping it up costs, and which queries probe it."""
+    """A stored join: the cost of storing and maintaining it, and the queries that probe it."""
 
     relations: tuple[str, ...]
     partitioned_by: tuple[str, ...]
     stored: float
     storage_cost: float
     upkeep_cost: float
-    """Of the steps that only its upkeep needs."""
+    """The cost of the steps that only the maintenance of the stored join needs."""
     queries: tuple[QueryId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySaving:
-    """A query's cost alone, and its share of the common plan; shares add up to the plan's cost."""
+    """The cost of a query planned alone, and its share of the plan; all shares add up to the plan's cost."""
 
     query: QueryId
     alone: float
@@ -80,7 +80,7 @@ class QuerySaving:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The whole choice."""
+    """All decisions of a probe plan."""
 
     method: Method
     cost: float
@@ -96,14 +96,14 @@ class Explanation:
     queries: tuple[QuerySaving, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, tuples as lists."""
+        """Return the JSON form, with tuples as lists."""
         plain = _plain(asdict(self))
         assert isinstance(plain, dict)
         return plain
 
 
 def explain(plan: ProbePlan, alone: Mapping[QueryId, float] | None = None) -> Explanation:
-    """Every decision of the plan; `alone` are costs of queries planned alone where they are known already."""
+    """Explain every decision of a plan; `alone` has the known costs of queries planned alone."""
     known = dict(alone or {})
     estimates = plan.lattice.estimates
     for query in plan.queries.values():
@@ -129,18 +129,18 @@ def explain(plan: ProbePlan, alone: Mapping[QueryId, float] | None = None) -> Ex
 
 def _orders(plan: ProbePlan) -> tuple[OrderDecision, ...]:
     lattice, users = plan.lattice, _users(plan)
-    found = []
+    decisions = []
     for query in plan.queries:
         for node in lattice.targets[query]:
             steps = tuple(_step(plan, edge, users) for edge in plan.paths[node])
-            taken = tuple(step.store for step in steps)
+            chosen = tuple(step.store for step in steps)
             considered = count_orders(lattice, node)
             options = [
-                Alternative(tuple(" ⋈ ".join(names) for names in each.stores), each.cost)
-                for each in (candidate_orders(lattice, node) if considered <= _MOST_LISTED else ())
+                Alternative(tuple(" ⋈ ".join(names) for names in order.stores), order.cost)
+                for order in (candidate_orders(lattice, node) if considered <= _MOST_LISTED else ())
             ]
-            others = sorted((each for each in options if each.stores != taken), key=lambda each: each.cost)
-            found.append(
+            others = sorted((option for option in options if option.stores != chosen), key=lambda option: option.cost)
+            decisions.append(
                 OrderDecision(
                     query,
                     lattice.graph.inputs[lattice.nodes[node].start].text,
@@ -151,39 +151,39 @@ def _orders(plan: ProbePlan) -> tuple[OrderDecision, ...]:
                     considered,
                 )
             )
-    return tuple(found)
+    return tuple(decisions)
 
 
 def _step(plan: ProbePlan, edge: int, users: Mapping[int, tuple[QueryId, ...]]) -> Step:
-    each = plan.step(edge)
-    return Step(" ⋈ ".join(each.store), each.attribute, each.broadcast, each.cost, users[edge])
+    step = plan.step(edge)
+    return Step(" ⋈ ".join(step.store), step.attribute, step.broadcast, step.cost, users[edge])
 
 
 def _stores(plan: ProbePlan) -> tuple[StoreDecision, ...]:
     lattice, users, own = plan.lattice, _users(plan), _own_edges(plan)
-    found = []
-    for store in sorted({lattice.copies[copy].store for copy in plan.copies}):
-        held = lattice.stores[store]
-        if not held.is_intermediate:
+    decisions = []
+    for store in sorted({lattice.copies[number].store for number in plan.copies}):
+        stored = lattice.stores[store]
+        if not stored.is_intermediate:
             continue
-        copies = [lattice.copies[copy] for copy in sorted(plan.copies) if lattice.copies[copy].store == store]
+        copies = [lattice.copies[number] for number in sorted(plan.copies) if lattice.copies[number].store == store]
         probes = [edge for edge in plan.edge_copy if lattice.edges[edge].store == store]
         upkeep = {edge for node in lattice.upkeep[store] for edge in plan.paths[node]} - own
-        found.append(
+        decisions.append(
             StoreDecision(
-                lattice.graph.names(held.inputs),
-                tuple(sorted("" if each.attribute is None else each.attribute.text for each in copies)),
-                lattice.estimates.stored(held.inputs, held.predicates),
-                math.fsum(each.cost for each in copies),
+                lattice.graph.names(stored.inputs),
+                tuple(sorted("" if copy.attribute is None else copy.attribute.text for copy in copies)),
+                lattice.estimates.stored(stored.inputs, stored.predicates),
+                math.fsum(copy.cost for copy in copies),
                 math.fsum(lattice.edges[edge].cost for edge in upkeep),
                 tuple(sorted({query for edge in probes for query in users[edge]})),
             )
         )
-    return tuple(found)
+    return tuple(decisions)
 
 
 def _users(plan: ProbePlan) -> dict[int, tuple[QueryId, ...]]:
-    """For each edge the queries whose results come that way; for upkeep, those that probe what is kept."""
+    """Return the queries of each edge: those whose results use the edge, or that probe a stored join it maintains."""
     lattice = plan.lattice
     direct: dict[int, set[QueryId]] = {edge: set() for edge in plan.edge_copy}
     for query in plan.queries:
@@ -204,7 +204,7 @@ def _own_edges(plan: ProbePlan) -> set[int]:
 
 
 def _shares(plan: ProbePlan) -> dict[QueryId, float]:
-    """The plan's cost divided among the queries: each edge and copy in equal parts among those that need it."""
+    """Divide the plan's cost among the queries: each edge and copy in equal parts among the queries that need it."""
     users = _users(plan)
     shares = dict.fromkeys(plan.queries, 0.0)
     for edge, queries in users.items():
@@ -220,8 +220,8 @@ def _shares(plan: ProbePlan) -> dict[QueryId, float]:
 def _plain(value: object) -> object:
     match value:
         case dict():
-            return {str(key): _plain(each) for key, each in value.items()}
+            return {str(key): _plain(member) for key, member in value.items()}
         case tuple() | list():
-            return [_plain(each) for each in value]
+            return [_plain(member) for member in value]
         case _:
             return value

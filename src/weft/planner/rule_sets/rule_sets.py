@@ -1,8 +1,7 @@
-"""Chosen probe orders as what workers do (CLASH V-B, algorithm 3, fig. 4): probe trees and rule sets.
+"""Probe trees and rule sets from chosen probe orders (CLASH V-B, algorithm 3, fig. 4).
 
-The orders from one relation are merged by their common beginnings into a tree. Each edge of a tree has a label of its
-own; a worker that gets a tuple looks up, by the label it came with, whether to store it or what to probe it with and
-where to send what it finds.
+The orders of one relation are merged by common prefixes into a tree. Each edge of a tree has a unique label. By the
+label of an incoming row, a worker looks up whether to store the row, or how to probe with it and where to send results.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ StoreName = NewType("StoreName", str)
 
 @dataclass(frozen=True, slots=True)
 class ProbeTree:
-    """Partial results at a node: where they go next, whose results they are, which stores keep them.
+    """The combinations at a node: the next probes, the queries whose results they are, and the stores that keep them.
 
-    `label` is that of the edge leading here, `store` the copy it probes; both are the relation's name at the root.
+    `label` is the label of the edge to this node, and `store` the copy that this edge probes. At the root, both are
+    the name of the relation.
     """
 
     label: Label
@@ -36,12 +36,12 @@ class ProbeTree:
 
 @dataclass(frozen=True, slots=True)
 class StoreRule:
-    """Add the tuple to the store."""
+    """Add the row to the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeRule:
-    """Probe with these predicates; send what is found along labels, to queries and to stores."""
+    """Probe with these predicates, and send the combinations along labels, to queries and to stores."""
 
     predicates: tuple[str, ...]
     send: tuple[Label, ...]
@@ -54,12 +54,12 @@ RuleSet = Mapping[Label, tuple[Rule, ...]]
 
 
 def probe_trees(plan: ProbePlan) -> tuple[ProbeTree, ...]:
-    """One tree for each relation that some query joins."""
+    """Return one tree for each relation that some query joins."""
     return _Forest(plan).trees()
 
 
 def rule_sets(plan: ProbePlan) -> Mapping[StoreName, RuleSet]:
-    """Algorithm 3: for each copy of a store its rules by the label a tuple arrives with."""
+    """Return the rules of each copy of a store, by the label of the incoming row (algorithm 3)."""
     forest = _Forest(plan)
     rules: dict[StoreName, dict[Label, tuple[Rule, ...]]] = {}
     for copy in sorted(plan.copies):
@@ -71,7 +71,7 @@ def rule_sets(plan: ProbePlan) -> Mapping[StoreName, RuleSet]:
 
 
 class _Forest:
-    """The plan's edges by where they start, and what is wanted at each node."""
+    """The edges of a plan by source, with the queries and the stores that need the combinations at each node."""
 
     def __init__(self, plan: ProbePlan) -> None:
         self.plan = plan
@@ -86,28 +86,28 @@ class _Forest:
         self.kept_in: dict[int, list[StoreName]] = {}
         for copy in sorted(plan.copies):
             store = lattice.copies[copy].store
-            held = lattice.stores[store]
-            nodes = lattice.upkeep[store] or (lattice.node_numbers[Node(_only(held.inputs), held.inputs, 0)],)
+            stored = lattice.stores[store]
+            nodes = lattice.upkeep[store] or (lattice.node_numbers[Node(_only(stored.inputs), stored.inputs, 0)],)
             for node in nodes:
                 self.kept_in.setdefault(node, []).append(_store_name(plan, copy))
         self.edge_of: dict[Label, int] = {}
 
     def trees(self) -> tuple[ProbeTree, ...]:
-        """One from each start, in the order of their numbers."""
+        """Return one tree per start, in the order of their numbers."""
         nodes = self.plan.lattice.nodes
         starts = sorted({nodes[node].start for node in self.plan.paths})
         return tuple(self.grown(self.plan.lattice.node_numbers[Node(start, 1 << start, 0)], "") for start in starts)
 
     def grown(self, node: int, label: str, store: StoreName | None = None) -> ProbeTree:
-        """The tree from this node on; labels are the way from the root, so that they are unique."""
+        """Return the tree below a node. Labels are the path from the root, so they are unique."""
         name = self.plan.lattice.graph.inputs[self.plan.lattice.nodes[node].start].text
         here = Label(label or name)
         branches = []
         for edge in self.leaving.get(node, ()):
             probed = _store_name(self.plan, self.plan.edge_copy[edge])
-            way = Label(f"{here} → {probed}")
-            self.edge_of[way] = edge
-            branches.append(self.grown(self.plan.lattice.edges[edge].target, way, probed))
+            path = Label(f"{here} → {probed}")
+            self.edge_of[path] = edge
+            branches.append(self.grown(self.plan.lattice.edges[edge].target, path, probed))
         return ProbeTree(
             here,
             store or StoreName(name),
@@ -117,7 +117,7 @@ class _Forest:
         )
 
     def predicates(self, label: Label) -> tuple[str, ...]:
-        """What a probe along this edge tests: the predicates between what arrives and what is stored."""
+        """Return the predicates that a probe along this edge tests, between the incoming and the stored rows."""
         lattice = self.plan.lattice
         edge = lattice.edges[self.edge_of[label]]
         known = lattice.nodes[edge.source].predicates | lattice.stores[edge.store].predicates
@@ -129,7 +129,7 @@ def _add_rules(tree: ProbeTree, forest: _Forest, rules: dict[StoreName, dict[Lab
     for branch in tree.branches:
         rule = ProbeRule(
             forest.predicates(branch.label),
-            tuple(each.label for each in branch.branches),
+            tuple(child.label for child in branch.branches),
             branch.results,
             tuple(_keep_label(name) for name in branch.kept_in),
         )
@@ -138,13 +138,13 @@ def _add_rules(tree: ProbeTree, forest: _Forest, rules: dict[StoreName, dict[Lab
 
 
 def _store_name(plan: ProbePlan, copy: int) -> StoreName:
-    """Its relations, and the attribute it is partitioned by."""
-    each = plan.lattice.copies[copy]
-    held = plan.lattice.stores[each.store]
-    names = " ⋈ ".join(plan.lattice.graph.names(held.inputs))
-    if each.attribute is None:
+    """Return the name of a copy: its relations, and the attribute that partitions it."""
+    stored = plan.lattice.copies[copy]
+    content = plan.lattice.stores[stored.store]
+    names = " ⋈ ".join(plan.lattice.graph.names(content.inputs))
+    if stored.attribute is None:
         return StoreName(f"{names}[]")
-    return StoreName(f"{names}[{each.attribute.text if held.is_intermediate else each.attribute.name}]")
+    return StoreName(f"{names}[{stored.attribute.text if content.is_intermediate else stored.attribute.name}]")
 
 
 def _keep_label(store: StoreName) -> Label:

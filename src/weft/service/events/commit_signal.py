@@ -1,4 +1,4 @@
-"""Tells coroutines that a batch was committed, from whichever thread it was."""
+"""A signal from any thread to the coroutines of an event loop: a batch was committed, or the state changed."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 
 
 class Bell:
-    """Rung by any thread; coroutines of one event loop wait for it."""
+    """A signal that any thread may send and coroutines of one event loop wait for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._event = asyncio.Event()
         self.rung = 0
-        """How often: whoever looks at it before looking for news misses none."""
+        """The number of signals so far. A coroutine that reads the number before it looks for news misses none."""
 
     def ring(self) -> None:
-        """Something has happened; harmless when the loop has ended."""
+        """Send the signal; does nothing if the loop is closed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
@@ -25,7 +25,7 @@ class Bell:
         event.set()
 
     async def wait(self, rung: int, seconds: float) -> bool:
-        """Until it has rung more often than `rung`; False if the time is up before."""
+        """Wait for a signal after number `rung`; return False if there is none within `seconds`."""
         if self.rung != rung:
             return True
         try:

@@ -1,4 +1,4 @@
-"""What lives in the event loop: who follows, and how they hear of batches."""
+"""The objects that long connections share: followers, ticks, worker threads and places."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.service.workers import Places, Workers
 
 
 class Streaming:
-    """All connections that last."""
+    """All long connections of a service."""
 
     def __init__(self, service: Service, bell: Bell) -> None:
         self._bell = bell
@@ -21,6 +21,6 @@ class Streaming:
         self.ticks = Ticks(service, bell, self.workers)
 
     def stop(self) -> None:
-        """Let all who follow go."""
+        """End all long connections."""
         self.followers.stopped = self.ticks.stopped = True
         self._bell.ring()

@@ -1,4 +1,4 @@
-"""What the dashboard and `weft top` follow: one event per batch, made once for all who look on with the same eyes."""
+"""Events for the dashboard and `weft top`: one per batch, rendered once per tenant and shared by its connections."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from weft.service.tenancy.tenants import Tenant
 from weft.service.workers import Workers
 
 _AT_LEAST = 5.0
-"""Seconds from one event to the next, whether there was a batch or not."""
+"""Longest time between two events in seconds, with or without a batch."""
 
 
 class Ticks:
-    """All who follow the engine; lives in one event loop."""
+    """All connections that follow the engine, of one event loop."""
 
     def __init__(self, service: Service, bell: Bell, workers: Workers) -> None:
         self._service, self._bell, self._workers = service, bell, workers
@@ -25,7 +25,7 @@ class Ticks:
         self.stopped = False
 
     async def follow(self, tenant: Tenant) -> AsyncIterator[str]:
-        """The events for a tenant, until the service stops."""
+        """Yield the events for a tenant, until the service stops."""
         while not self.stopped:
             rung = self._bell.rung
             yield await self._tick(tenant, rung)
@@ -33,11 +33,11 @@ class Ticks:
                 self._made.pop(tenant.name, None)  # states may have changed without a batch
 
     async def _tick(self, tenant: Tenant, rung: int) -> str:
-        made = self._made.get(tenant.name)
-        if made is None or made[0] != rung:
-            made = rung, asyncio.create_task(self._workers.look(self._make, tenant))
-            self._made[tenant.name] = made
-        return await asyncio.shield(made[1])
+        cached = self._made.get(tenant.name)
+        if cached is None or cached[0] != rung:
+            cached = rung, asyncio.create_task(self._workers.look(self._make, tenant))
+            self._made[tenant.name] = cached
+        return await asyncio.shield(cached[1])
 
     def _make(self, tenant: Tenant) -> str:
         service = self._service

@@ -1,1 +1,1 @@
-"""The HTTP interface: routes, shapes of answers, errors, metrics."""
+"""The HTTP interface: routes, response types, errors and metrics."""

@@ -1,4 +1,4 @@
-"""The service as an application: its requests, the dashboard's files, and the engine that lives as long as it does."""
+"""The FastAPI application: routes, the files of the dashboard, and the lifetime of the engine."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _STATIC = Path(__file__).parents[1] / "static"
 
 
 def make_app(service: Service) -> FastAPI:
-    """The application; it starts and stops the engine of its service with itself."""
+    """Return the application of `service`. Its lifespan starts and stops the engine."""
     app = FastAPI(
         title="weft",
         version=weft.__version__,
         description="Many ad-hoc streaming queries, one shared plan.",
         lifespan=_lifespan,
-        docs_url=None,  # FastAPI's own pages load their parts from elsewhere
+        docs_url=None,  # FastAPI's own pages load scripts from other sites
         redoc_url=None,
     )
     app.state.service = service
@@ -62,7 +62,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _in_a_thread(function: Callable[[], None]) -> None:
-    """Run something in a thread that no other work keeps it waiting for, and that no exit waits for."""
+    """Run `function` in a new daemon thread: it waits for no pool, and the exit of the process does not wait for it."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     failures: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: one JSON shape, the status by the class."""
+"""Errors as HTTP responses: one JSON shape, with a status that follows from the class of the error."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ _STATUS: tuple[tuple[type[WeftError], HTTPStatus], ...] = (
 
 
 def status_of(error: WeftError) -> int:
-    """The HTTP status of an error; what is nobody's mistake but ours is 500."""
+    """Return the HTTP status of an error. Classes that are not listed are faults of the service: 500."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def shape(error: WeftError) -> shapes.Error:
-    """An error as a value of the one shape."""
+    """Return an error as the JSON object that every error response contains."""
     return {"ok": False, "code": error.code, "message": error.message, "detail": error.detail, "hint": error.hint}
 
 
 def answer(error: WeftError) -> JSONResponse:
-    """An error as the client gets it."""
+    """Return the HTTP response for an error."""
     headers = {}
     if isinstance(error, QuotaExceeded):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
@@ -62,7 +62,7 @@ def answer(error: WeftError) -> JSONResponse:
 
 
 def install(app: FastAPI) -> None:
-    """Let every error of an application have the one shape."""
+    """Register handlers with `app` that answer every error in the shape of `shape`."""
     app.add_exception_handler(WeftError, _weft_error)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _http_error)
@@ -76,12 +76,12 @@ async def _weft_error(request: Request, error: Exception) -> JSONResponse:
 
 async def _malformed(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    problems = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()]
+    problems = [f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}" for problem in error.errors()]
     return answer(InvalidRequest("the request is malformed", detail="; ".join(problems[:5])))
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
-    """What the framework itself refuses: no such page, or not by this method."""
+    """Answer an error of the framework itself, such as an unknown path or a wrong method."""
     assert isinstance(error, HTTPException)
     body: shapes.Error = {
         "ok": False,

@@ -1,4 +1,4 @@
-"""Logs of the service: a line of JSON each, with the fields that were given."""
+"""Logs of the service: one JSON object per line, with the extra fields of the record."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON."""
+    """A formatter that writes a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line for a record."""
         fields: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -26,13 +26,13 @@ class JsonLines(logging.Formatter):
         fields |= {name: value for name, value in vars(record).items() if name not in _OWN}
         if record.exc_info is not None:
             fields["trace"] = self.formatException(record.exc_info)
-        # Before it is JSON, where a secret may look different: traces have errors of Spark's in them as they were.
+        # Hide secrets before encoding, which may escape some of their characters. Traces quote Spark's errors verbatim.
         shown = {name: hide(value) if isinstance(value, str) else value for name, value in fields.items()}
         return json.dumps(shown, default=lambda value: hide(str(value)), ensure_ascii=False)
 
 
 def log_to(stream: TextIO) -> None:
-    """Send what weft and the server log to a stream; requests are not logged, so no token can be."""
+    """Send the logs of weft, uvicorn and asyncio to a stream. Requests are not logged, so no token can be."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
     for name, level in (("weft", logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
@@ -43,5 +43,5 @@ def log_to(stream: TextIO) -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Not that a client has closed its connection, which asyncio says for every write after it."""
+    """Return False for asyncio's warning about each write to a connection that the client has closed."""
     return not record.getMessage().startswith("socket.send() raised exception")

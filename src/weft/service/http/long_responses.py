@@ -1,4 +1,4 @@
-"""Answers that last: server-sent events, each with a place among the connections that a tenant may have."""
+"""Long responses: server-sent events, which count against the connections that a tenant may have."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from weft.service.http.errors import answer
 
 EVENTS = "text/event-stream"
 _HEADERS = {"X-Accel-Buffering": "no"}
-"""A proxy must hand every event on as it comes."""
+"""Tells proxies to forward every event at once."""
 
 
 class Lasting(StreamingResponse):
-    """Events for as long as somebody reads them; the place is taken when the answer begins, and given back after it."""
+    """A response of server-sent events, which takes a place when it begins and gives the place back when it ends."""
 
     def __init__(self, events: AsyncIterator[str], take: Callable[[], Callable[[], None]]) -> None:
         super().__init__(events, media_type=EVENTS, headers=_HEADERS)
         self._take = take
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Send the events, or an error if no place is free."""
         try:
             give_back = self._take()
         except QuotaExceeded as error:

@@ -1,4 +1,4 @@
-"""What every request passes before and after all others: size, host name, headers for browsers."""
+"""Middleware for all requests: limits the size of the body, checks the Host header, adds security headers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _HEADERS = {
 
 
 class Guard:
-    """Wraps an application; `hosts_checked` for one that everybody may use who reaches it."""
+    """A wrapper of an application. `hosts_checked` admits only loopback host names, for a service without tenants."""
 
     def __init__(self, app: ASGIApp, *, hosts_checked: bool) -> None:
         self._app, self._hosts_checked = app, hosts_checked
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -38,18 +38,18 @@ class Guard:
             await refused(scope, receive, send)
             return
 
-        async def answered(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, _limited(receive), answered)
+        await self._app(scope, _limited(receive), send_with_headers)
 
     def _refused(self, headers: Headers) -> Response | None:
         if self._hosts_checked and not is_loopback(_name(headers.get("host", ""))):
-            # A page from elsewhere may have its name resolved to this machine, and would speak with its user's voice.
+            # DNS rebinding: a foreign page whose name resolves to this machine could ask in the name of the user.
             return answer(Forbidden("this service answers to localhost only", hint="Use its address, 127.0.0.1."))
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > LARGEST_BODY:
@@ -72,7 +72,7 @@ def _limited(receive: Receive) -> Receive:
 
 
 def _name(host: str) -> str:
-    """The name in a Host header, without port and brackets."""
+    """Return the host name in a Host header, without port and brackets."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]

@@ -1,4 +1,4 @@
-"""The HTTP server: one that lets those who follow go before it waits for requests to end."""
+"""The HTTP server. At shutdown it ends long connections before it waits for requests to finish."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fastapi import FastAPI
 from weft.service.events.connections import Streaming
 
 _GRACE = 5
-"""Seconds that requests have to end when the service does."""
+"""Seconds that running requests have to finish at shutdown."""
 _KEEP_ALIVE = 75
-"""Seconds that a connection may be silent between two requests. Many clients ask every five seconds, which is uvicorn's
-own limit: their next request would now and then meet a connection that is just being closed."""
+"""Seconds that a connection may be idle between two requests. Many clients ask every five seconds, which is uvicorn's
+default limit: with it, their next request would sometimes meet a connection that is being closed."""
 
 
 class Server(uvicorn.Server):
-    """A server for an application of `make_app`; what signals mean is for the process to say."""
+    """A server for an application of `make_app`. It leaves signals to the process."""
 
     def __init__(self, app: FastAPI) -> None:
         super().__init__(
@@ -35,17 +35,17 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """None: uvicorn would end the process by the signal that it was told to stop with."""
+        """Capture no signals: after shutdown, uvicorn would end the process with the signal that stopped the server."""
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End connections that last, then as usual."""
+        """End long connections, then shut down as usual."""
         streaming: Streaming | None = getattr(self._app.state, "streaming", None)
         if streaming is not None:
             streaming.stop()
         await super().shutdown(sockets)
 
     def stop_soon(self) -> None:
-        """Stop; at once if it was told so before."""
+        """Stop the server; a second call stops it without waiting for requests."""
         self.force_exit = self.should_exit
         self.should_exit = True

@@ -1,14 +1,14 @@
-"""The shapes of answers: docs/reference/rest.md in types, from which the OpenAPI document is made."""
+"""The types of responses, as in docs/reference/rest.md. The OpenAPI document is generated from them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from typing_extensions import TypedDict  # the one that pydantic reads on Python 3.11
+from typing_extensions import TypedDict  # pydantic rejects typing.TypedDict on Python 3.11
 
 
 class Error(TypedDict):
-    """Whatever went wrong."""
+    """An error."""
 
     ok: bool
     code: str
@@ -18,8 +18,8 @@ class Error(TypedDict):
 
 
 class Ready(TypedDict):
-    """How the engine is: failures in a row, seconds until it is tried again, seconds that a batch has been running, and
-    for administrators the streams that cannot be read now."""
+    """The state of the engine: failures in a row, seconds until it is started again, seconds that the running batch has
+    taken, and for administrators the streams that cannot be read now."""
 
     ok: bool
     state: str
@@ -31,14 +31,14 @@ class Ready(TypedDict):
 
 
 class Column(TypedDict):
-    """A column and its type as Spark writes it; empty where that is known only when rows are read."""
+    """A column and its type as Spark writes it; the type is empty if it is known only when rows are read."""
 
     name: str
     type: str
 
 
 class Stream(TypedDict):
-    """A stream, since the service started and lately."""
+    """A stream, with counts since the service started and its recent rate."""
 
     name: str
     columns: list[Column]
@@ -64,7 +64,7 @@ class Streams(TypedDict):
 
 
 class QueryFigures(TypedDict):
-    """Result rows since the service saw the query first (null: not all were counted), and lately."""
+    """Result rows since the service first saw the query (null if not all were counted), recent rate and latency."""
 
     rows: int | None
     rows_per_second: float
@@ -72,7 +72,7 @@ class QueryFigures(TypedDict):
 
 
 class QueryPoint(TypedDict):
-    """A query in one batch."""
+    """The rate and latency of a query in one batch."""
 
     at: float
     rows_per_second: float
@@ -80,7 +80,7 @@ class QueryPoint(TypedDict):
 
 
 Gap = TypedDict("Gap", {"from": int, "until": int, "reason": str})
-"""Batches whose rows a sink never had."""
+"""Batches whose rows a sink never received."""
 
 
 class Query(QueryFigures):
@@ -103,13 +103,13 @@ class Query(QueryFigures):
 
 
 class Queries(TypedDict):
-    """Some queries."""
+    """A list of queries."""
 
     queries: list[Query]
 
 
 class QueryPage(Queries):
-    """Some queries; `cursor` is behind them, and whether there are more."""
+    """A page of queries, the cursor after them, and whether there are more."""
 
     cursor: int
     more: bool
@@ -162,7 +162,7 @@ class WhatIf(TypedDict):
 
 
 class Valid(TypedDict):
-    """A text that is a query."""
+    """A text that is a valid query."""
 
     ok: bool
     columns: list[Column]
@@ -170,7 +170,7 @@ class Valid(TypedDict):
 
 
 class Page(TypedDict):
-    """Rows of a query; `cursor` is behind them."""
+    """Rows of a query, and the cursor after them."""
 
     columns: list[Column]
     rows: list[list[Any]]
@@ -194,7 +194,7 @@ class Batch(TypedDict):
 
 
 class LimitsOfTenant(TypedDict):
-    """Quotas; null where there is none."""
+    """The limits of a tenant; null means unlimited."""
 
     live_queries: int | None
     creates_per_minute: int | None
@@ -206,7 +206,7 @@ class LimitsOfTenant(TypedDict):
 
 
 class Summary(TypedDict):
-    """How it goes, for one tenant."""
+    """The state of the service as one tenant sees it."""
 
     state: str
     error: str
@@ -223,7 +223,7 @@ class Summary(TypedDict):
 
 
 class Status(Summary):
-    """How it goes, with the last batches."""
+    """The state of the service as one tenant sees it, with the last batches."""
 
     history: list[Batch]
 
@@ -243,7 +243,7 @@ class StreamTick(TypedDict):
 
 
 class Tick(TypedDict):
-    """What has changed with a batch."""
+    """The state of the service after a batch, with figures of queries, operators and streams."""
 
     status: Summary
     batch: Batch | None

@@ -1,17 +1,18 @@
-"""Sockets to listen on, and where others find them."""
+"""Listening sockets and their addresses."""
 
 from __future__ import annotations
 
 import socket
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}
+"""Wildcard addresses, with the loopback addresses at which this machine reaches them."""
 _WAITING = 1024
 ADDRESS_FILE = "service.json"
-"""In the state directory while a service runs: where it is reached, for commands that only know the path."""
+"""File in the state directory with the address of the running service, for commands that know only the path."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; raises OSError where the address cannot be had. Port 0 is any that is free."""
+    """Return a socket that listens on `host` and `port` (0: any free port). Raises OSError if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -25,6 +26,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(host: str, listening: socket.socket) -> str:
-    """Where this machine reaches it."""
-    near = _EVERYWHERE.get(host, host)
-    return f"http://{f'[{near}]' if ':' in near else near}:{listening.getsockname()[1]}"
+    """Return the URL at which this machine reaches a listening socket."""
+    reachable = _EVERYWHERE.get(host, host)
+    return f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{listening.getsockname()[1]}"

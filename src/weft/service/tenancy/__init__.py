@@ -1,1 +1,1 @@
-"""Tenants: who asks, what each may see, and how much each may use."""
+"""Tenants: authentication, what each tenant may see, and its limits."""

@@ -1,6 +1,6 @@
-"""What a tenant is told about its queries that fail: why, but not where files of the machine are.
+"""Errors of queries and sinks as tenants may read them: with the reason, but without paths of the machine.
 
-The whole text is in the service's log, and administrators are shown it.
+The full text is in the log of the service, and administrators see it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from weft.service.tenancy.tenants import Tenant
 _BATCH = "it makes the batch fail"
 _MORE = "An administrator can see more."
 _PATH = re.compile(r"(?<![\w.])(?:file:)?/+(?:[^\s/\"'`,;:()\[\]]+/)+[^\s\"'`,;:()\[\]]*")
-"""An absolute path of at least two parts; a single slash is a division more often."""
+"""An absolute path of at least two parts. A single slash is more often a division."""
 _CODE = re.compile(r"\[(?P<code>[A-Za-z][A-Za-z_.]*)(?: \d+)?\](?: (?P<words>[A-Z][a-z][a-z ]*[a-z]))?")
-"""A code of weft's or Spark's, or `[Errno 13] Permission denied` of the system's."""
+"""An error code of weft or Spark, or one of the system such as `[Errno 13] Permission denied`."""
 _CLASS = re.compile(r"^(?:[\w$]+\.)*(?P<name>[A-Z][\w$]*): ")
 
 
 def query_error(tenant: Tenant, error: str) -> str:
-    """Why a query has failed, in words for a tenant."""
+    """Return the error of a failed query, as the tenant may read it."""
     if tenant.admin or not error:
         return error
     if error.startswith(_BATCH):
@@ -29,8 +29,10 @@ def query_error(tenant: Tenant, error: str) -> str:
 
 
 def sink_error(tenant: Tenant, query: Query) -> str:
-    """Why a query's sink gets no rows now, in words for a tenant. Why it waits to be resumed, weft says itself;
-    all else is said by whoever writes files."""
+    """Return why a query's sink gets no rows now, as the tenant may read it.
+
+    Errors of a sink that retries come from writing files, so only their kind is shown. Other errors are weft's own.
+    """
     error = query.sink_error
     if tenant.admin or not error:
         return error
@@ -40,8 +42,8 @@ def sink_error(tenant: Tenant, query: Query) -> str:
 
 
 def _kind(error: str) -> str:
-    """The class or code of an error, in brackets; nothing if it does not say."""
-    if found := _CODE.search(error):
-        return f" ({found['words'] or found['code']})"
-    found = _CLASS.search(error)
-    return "" if found is None else f" ({found['name']})"
+    """Return the code or class that an error text names, in brackets; empty if it names none."""
+    if match := _CODE.search(error):
+        return f" ({match['words'] or match['code']})"
+    match = _CLASS.search(error)
+    return "" if match is None else f" ({match['name']})"

@@ -1,4 +1,4 @@
-"""How much of something a tenant may have per time: buckets that fill as time passes."""
+"""Quotas of tenants: the number of live queries, and rates as token buckets."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Clock = Callable[[], float]
 
 
 class Bucket:
-    """Fills by `rate` per second up to `size`; what is taken may leave it in debt, which is waited off."""
+    """A token bucket, filled by `rate` tokens per second up to `size`. Its level may be negative."""
 
     def __init__(self, rate: float, size: float, clock: Clock) -> None:
         self._rate, self._size, self._clock = rate, size, clock
         self._level, self._at = size, clock()
 
     def take(self, amount: float) -> None:
-        """Take so much, whether it is there or not."""
+        """Take `amount` tokens, even if the bucket has fewer."""
         self._fill()
         self._level -= amount
 
     def wait_for(self, amount: float) -> float:
-        """Seconds until so much is there; 0 if it is."""
+        """Return the seconds until the bucket has `amount` tokens, or is full; 0 if it has them now."""
         self._fill()
         return max(0.0, (min(amount, self._size) - self._level) / self._rate)
 
@@ -52,8 +52,10 @@ class Quotas:
         self._buckets: dict[str, _Buckets] = {}
 
     def create(self, tenant: Tenant, count: int, *, live: int) -> None:
-        """Let a tenant that has `live` queries try to create `count` more, or raise QuotaExceeded, which costs nothing.
-        What it tries counts, also if a text turns out to be wrong."""
+        """Let a tenant with `live` queries try to create `count` more, or raise QuotaExceeded.
+
+        An admitted attempt counts even if a text turns out to be wrong; a refused attempt does not count.
+        """
         check_live(tenant, count, live=live)
         limits = tenant.limits
         bucket = self._of(tenant).creates
@@ -70,7 +72,7 @@ class Quotas:
             bucket.take(count)
 
     def what_if(self, tenant: Tenant) -> None:
-        """Let a tenant ask what a text means or what it would add, or raise QuotaExceeded."""
+        """Let a tenant validate a text or ask what it would add, or raise QuotaExceeded."""
         bucket = self._of(tenant).what_ifs
         if bucket is None:
             return
@@ -86,7 +88,7 @@ class Quotas:
             bucket.take(1)
 
     def wait_for_rows(self, tenant: Tenant) -> float:
-        """Seconds until a tenant may have result rows again."""
+        """Return the seconds until a tenant may read result rows again."""
         bucket = self._of(tenant).rows
         if bucket is None:
             return 0.0
@@ -94,14 +96,14 @@ class Quotas:
             return bucket.wait_for(1)
 
     def give_rows(self, tenant: Tenant, count: int) -> None:
-        """A tenant was given rows: what is beyond its quota is waited off before the next."""
+        """Count rows that a tenant was given. Rows above the quota delay the next ones."""
         bucket = self._of(tenant).rows
         if bucket is not None:
             with self._lock:
                 bucket.take(count)
 
     def check_rows(self, tenant: Tenant) -> None:
-        """Raises QuotaExceeded if a tenant has had its rows for now."""
+        """Raise QuotaExceeded if a tenant has used up its result rows for now."""
         if (wait := self.wait_for_rows(tenant)) > 0:
             raise QuotaExceeded(throttled(tenant), hint=f"Try again in {max(wait, 1):.0f} s.", retry_after=wait)
 
@@ -121,7 +123,7 @@ class Quotas:
 
 
 def check_live(tenant: Tenant, count: int, *, live: int) -> None:
-    """Raises QuotaExceeded if a tenant that has `live` queries may not have `count` more."""
+    """Raise QuotaExceeded if a tenant with `live` queries may not have `count` more."""
     limit = tenant.limits.live_queries
     if limit is not None and live + count > limit:
         raise QuotaExceeded(
@@ -130,5 +132,5 @@ def check_live(tenant: Tenant, count: int, *, live: int) -> None:
 
 
 def throttled(tenant: Tenant) -> str:
-    """What a tenant is told that has had its rows for now."""
+    """Return the message for a tenant that has used up its result rows for now."""
     return f'tenant "{tenant.name}" may read {tenant.limits.result_rows_per_second} result rows per second'

@@ -1,6 +1,6 @@
-"""Who asks: tokens, what a tenant sees, and what it is called there.
+"""Tenants: their tokens, what they may see, and the names of their queries.
 
-A query's name in the engine begins with its tenant's, so whose it is needs no record of its own and survives with it.
+A query's name in the engine begins with the name of its tenant, so ownership is stored with the query.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Somebody with a token; without tenants there is one that may do everything."""
+    """A user of the service. A service without tenants has `EVERYBODY`, who may do everything."""
 
     name: str
     admin: bool
     limits: Limits = field(default_factory=Limits)
     streams: frozenset[str] | None = None
-    """Those it may read; None: all of them."""
+    """The streams that the tenant may read; None means all."""
     key: bytes = field(default=b"", repr=False)
-    """Makes ids for it that mean nothing to others."""
+    """The secret key of `hidden`."""
 
     def may_read(self, stream: str) -> bool:
-        """Whether a stream is there for it."""
+        """Return whether the tenant may read a stream."""
         return self.admin or self.streams is None or stream in self.streams
 
     def granted(self, streams: Mapping[str, _Value]) -> dict[str, _Value]:
-        """What is there for it, of things by the name of their stream."""
+        """Return the entries of `streams`, by stream name, that the tenant may read."""
         return {name: value for name, value in streams.items() if self.may_read(name)}
 
     def hidden(self, text: str) -> str:
-        """An id for something whose own id is made of its text: nobody can tell from it what the text is."""
+        """Return an id for `text` that does not reveal the text and is different for every tenant."""
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()[:12]
 
     @property
     def prefix(self) -> str:
-        """What the names of its queries begin with in the engine."""
+        """The prefix of the names of the tenant's queries in the engine; empty for an administrator, who sees all."""
         return "" if self.admin else self.name + _SEPARATOR
 
     def sees(self, full_name: str) -> bool:
-        """Whether a query of the engine is there for it."""
+        """Return whether the tenant sees the query of this name in the engine."""
         return full_name.startswith(self.prefix)
 
     def local(self, full_name: str) -> str:
-        """What a query it sees is called there."""
+        """Return the tenant's name for a query that it sees."""
         return full_name[len(self.prefix) :]
 
     def full(self, local_name: str) -> str:
-        """What a query is called in the engine."""
+        """Return the engine's name for a query of the tenant."""
         return self.prefix + local_name
 
 
@@ -66,7 +66,7 @@ EVERYBODY = Tenant("", admin=True)
 
 
 class Tenants:
-    """All of them; tokens are kept as digests only."""
+    """All tenants of a service. Tokens are kept as digests only."""
 
     def __init__(self, tokens: Mapping[str, str], tenants: Iterable[Tenant]) -> None:
         self._tenants = {tenant.name: tenant for tenant in tenants}
@@ -79,37 +79,36 @@ class Tenants:
 
     @property
     def open(self) -> bool:
-        """Whether everybody may do everything."""
+        """Whether the service has no tenants, so that everybody may do everything."""
         return not self._digests
 
     def authenticate(self, authorization: str | None) -> Tenant:
-        """Who sent this header; raises Unauthorized. Takes as long whatever token it is, right or wrong."""
+        """Return the tenant of an Authorization header, in constant time for all tokens; raises Unauthorized."""
         if self.open:
             return EVERYBODY
-        given = authorization or ""
-        token = given[len(_BEARER) :].strip() if given.lower().startswith(_BEARER) else ""
-        digest, found = _digest(token), None
+        header = authorization or ""
+        token = header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else ""
+        digest, owner = _digest(token), None
         for known, tenant in self._digests:
             if hmac.compare_digest(known, digest):
-                found = tenant
-        if found is None or not token:
+                owner = tenant
+        if owner is None or not token:
             raise Unauthorized(
                 "the token is not known" if token else "a token is needed",
                 hint="Send the header Authorization: Bearer <token>.",
             )
-        return found
+        return owner
 
     def owner(self, full_name: str) -> str:
-        """The name of the tenant whose query this is; empty if it is nobody's."""
+        """Return the name of the tenant that owns a query; empty if no tenant or an administrator owns it."""
         name, separator, _ = full_name.partition(_SEPARATOR)
         return name if separator and name in self._tenants and not self._tenants[name].admin else ""
 
 
 def read_tenants(config: Config) -> Tenants:
-    """The tenants of a configuration, with their tokens; raises InvalidSetting.
+    """Return the tenants of a configuration, with their tokens; raises InvalidSetting.
 
-    Tokens in the environment are then not there any more: Spark's processes, which run the queries of all tenants,
-    would inherit them.
+    Removes tokens from the environment: Spark's processes, which run the queries of all tenants, would inherit them.
     """
     tokens = {section.name: token_of(section) for section in config.tenants}
     for section in config.tenants:
@@ -129,7 +128,7 @@ def read_tenants(config: Config) -> Tenants:
 
 
 def require_admin(tenant: Tenant, what: str) -> None:
-    """Raises Forbidden unless it is an administrator."""
+    """Raise Forbidden unless the tenant is an administrator."""
     if not tenant.admin:
         raise Forbidden(f"only administrators may {what}", hint="Ask one, or use the token of one.")
 

@@ -1,1 +1,1 @@
-"""The functions that a query may call, and the limits of their arguments and results."""
+"""The functions that a query may call, and the limits on their arguments and results."""

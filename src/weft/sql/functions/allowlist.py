@@ -1,8 +1,8 @@
-"""The functions a query may call: an allowlist of functions of the row, by what they give.
+"""The functions that a query may call: an allowlist of functions of the row, by their results.
 
-A function that is not here is refused, whatever Spark thinks of it: those that read files or open connections (xpath,
-from_xml), that depend on the clock, on chance or on the session, that call Java, and all that a later release of
-Spark may add. What further rules a function has (literal arguments, bounds) is in `sql/functions/argument_rules.py`.
+All other functions are refused, even if Spark has them: functions that read files or open connections (xpath,
+from_xml), that depend on the clock, on chance or on the session, that call Java, and functions that a later release of
+Spark adds. Further rules (literal arguments, bounds) are in `sql/functions/argument_rules.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AGGREGATES = frozenset(
     "tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer".split()
 )
 
-# Aggregates weft computes; all others are refused by name.
+# The aggregates that weft computes; all others are refused by name.
 COMPUTED = frozenset(
     "approx_count_distinct approx_percentile avg count max mean min percentile_approx std stddev stddev_pop "
     "stddev_samp sum var_pop var_samp variance".split()
@@ -33,7 +33,7 @@ COMPUTED_TEXT = (
     "PERCENTILE_APPROX"
 )
 
-# Windows as Spark writes them, in GROUP BY.
+# Spark's functions for windows in GROUP BY.
 WINDOWS = frozenset(("window", "session_window"))
 
 RANKINGS = frozenset("counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number".split())
@@ -43,7 +43,7 @@ GENERATORS = frozenset(
     "sql_keywords stack variant_explode variant_explode_outer".split()
 )
 
-# Not allowed for a reason worth telling: their value depends on more than the row.
+# Functions whose value depends on more than the row; the error message says so.
 UNSTABLE = frozenset(
     "aes_encrypt assert_true curdate current_catalog current_database current_date current_path current_schema "
     "current_time current_timestamp current_timezone current_user getdate input_file_block_length "
@@ -52,7 +52,7 @@ UNSTABLE = frozenset(
     "try_reflect uniform user uuid version".split()
 )
 
-# Those that SQL also takes without parentheses.
+# Unstable functions that SQL also accepts without parentheses.
 UNSTABLE_WORDS = frozenset(
     "current_catalog current_database current_date current_schema current_time current_timestamp current_user "
     "localtime localtimestamp session_user".split()
@@ -68,7 +68,7 @@ NUMBER_FUNCTIONS = frozenset(
     "shiftrightunsigned sign signum sin sinh size smallint sqrt startswith tan tanh tinyint to_number try_add "
     "try_divide try_mod try_multiply try_subtract try_to_number width_bucket xxhash64".split()
 )
-"""They give numbers or booleans."""
+"""Functions that give numbers or booleans."""
 
 TIME_FUNCTIONS = frozenset(
     "add_months date date_add date_diff date_from_unix_date date_part date_sub date_trunc dateadd datediff datepart "
@@ -78,7 +78,7 @@ TIME_FUNCTIONS = frozenset(
     "to_timestamp_ltz to_timestamp_ntz to_unix_timestamp to_utc_timestamp trunc try_to_date try_to_timestamp unix_date "
     "unix_micros unix_millis unix_seconds unix_timestamp weekday weekofyear year".split()
 )
-"""They take or give dates and times; those in the list below as text."""
+"""Functions that take or give dates and times; those that give them as text are in `TEXT_FUNCTIONS`."""
 
 TEXT_FUNCTIONS = frozenset(
     "base64 bin binary btrim char chr concat concat_ws conv date_format dayname decode elt encode format_number "
@@ -88,10 +88,10 @@ TEXT_FUNCTIONS = frozenset(
     "to_json to_varchar translate trim try_parse_url try_to_binary try_url_decode try_validate_utf8 typeof ucase "
     "unbase64 unhex upper url_decode url_encode validate_utf8".split()
 )
-"""They give text or bytes."""
+"""Functions that give text or bytes."""
 
 CHOICE_FUNCTIONS = frozenset("coalesce greatest if ifnull least nanvl nullif nullifzero nvl nvl2 zeroifnull".split())
-"""They give one of their arguments."""
+"""Functions that give one of their arguments."""
 
 COLLECTION_FUNCTIONS = frozenset(
     "array array_append array_compact array_distinct array_except array_intersect array_join array_max array_min "
@@ -99,12 +99,12 @@ COLLECTION_FUNCTIONS = frozenset(
     "json_object_keys map map_concat map_entries map_from_arrays map_from_entries map_keys map_values named_struct "
     "slice sort_array struct transform try_element_at".split()
 )
-"""They make arrays, maps and structs, or take them apart."""
+"""Functions that build arrays, maps and structs, or read their elements."""
 
 ALLOWED = NUMBER_FUNCTIONS | TIME_FUNCTIONS | TEXT_FUNCTIONS | CHOICE_FUNCTIONS | COLLECTION_FUNCTIONS
 
 LAMBDAS = frozenset("exists filter forall transform".split())
-"""Those that take a lambda."""
+"""Functions that may take a lambda."""
 
 RESULT_TYPES: dict[str, DataType] = {
     name: type_

@@ -1,6 +1,6 @@
-"""What the arguments of a function must be so that its time and its result stay bounded and follow from the row.
+"""Rules on the arguments of functions: they bound time and result size, and make the value depend on the row alone.
 
-Rules are for calls that Spark evaluates. A constant that a rule asks for has to be written as a literal.
+The rules apply to calls that Spark evaluates. Where a rule requires a constant, it must be a literal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.sql.syntax.schema import parse_schema
 MOST_REPEATS = 10_000
 """The largest count of repeat, space, lpad and rpad."""
 LONGEST_SEARCH = 1000
-"""The longest text to search for: Spark compares it at every place."""
+"""The longest text to search for: Spark compares it at every position."""
 LONGEST_FORMAT = 100
 MOST_DIGITS = 100
 MOST_EDITS = 100
@@ -34,7 +34,7 @@ Rule = Callable[[exp.Expr, list[exp.Expr]], None]
 
 
 def function_name(node: exp.Expr) -> str:
-    """The name of the function a node calls, in lower case; empty if it calls none."""
+    """Return the name, in lower case, of the function that a node calls; an empty text for other nodes."""
     if isinstance(node, exp.Anonymous):
         return node.name.removeprefix(MARK).lower()
     return _GRAMMAR.get(type(node), "")
@@ -47,7 +47,7 @@ _GRAMMAR: dict[type[exp.Expr], str] = {
 
 
 def arguments(node: exp.Expr) -> list[exp.Expr]:
-    """The arguments of a call in the order of Spark's function, whatever grammar it was written with."""
+    """Return the arguments of a call in the order of Spark's function, whatever the grammar of the call."""
     if isinstance(node, exp.StrPosition):
         return [node.args["substr"], node.this]
     if isinstance(node, exp.Anonymous | exp.Array | exp.Struct):
@@ -56,31 +56,31 @@ def arguments(node: exp.Expr) -> list[exp.Expr]:
 
 
 def text_of(node: exp.Expr | None) -> str | None:
-    """The text of a string literal."""
-    plain = strip(node) if node is not None else None
-    return plain.name if isinstance(plain, exp.Literal) and plain.is_string else None
+    """Return the text of a string literal; None for other nodes."""
+    inner = strip(node) if node is not None else None
+    return inner.name if isinstance(inner, exp.Literal) and inner.is_string else None
 
 
 def number_of(node: exp.Expr | None) -> int | None:
-    """The value of an integer literal."""
-    plain = strip(node) if node is not None else None
+    """Return the value of an integer literal; None for other nodes."""
+    inner = strip(node) if node is not None else None
     sign = 1
-    if isinstance(plain, exp.Neg):
-        plain, sign = strip(plain.this), -1
-    if isinstance(plain, exp.Literal) and not plain.is_string and re.fullmatch("[0-9]{1,18}", plain.name):
-        return sign * int(plain.name)
+    if isinstance(inner, exp.Neg):
+        inner, sign = strip(inner.this), -1
+    if isinstance(inner, exp.Literal) and not inner.is_string and re.fullmatch("[0-9]{1,18}", inner.name):
+        return sign * int(inner.name)
     return None
 
 
 def check_rules(node: exp.Expr) -> None:
-    """Refuses a call whose arguments break a rule of its function."""
+    """Refuse a call whose arguments break a rule of its function."""
     rule = _RULES.get(function_name(node))
     if rule is not None:
         rule(node, arguments(node))
 
 
 def refused(node: exp.Expr, why: str, hint: str) -> UnsupportedQuery:
-    """The error for a call that breaks a rule."""
+    """Return the error for a call that breaks a rule."""
     return UnsupportedQuery(f"function {function_name(node)}() is not supported like this: {why}", hint=hint)
 
 
@@ -139,8 +139,8 @@ def _parse_url(node: exp.Expr, args: list[exp.Expr]) -> None:
 
 def _format_string(node: exp.Expr, args: list[exp.Expr]) -> None:
     _literal_text((0,), LONGEST_SEARCH, node, args)
-    rest = _SPECIFIER.sub("", text_of(args[0]) or "") if args else ""
-    if "%" in rest:
+    remainder = _SPECIFIER.sub("", text_of(args[0]) or "") if args else ""
+    if "%" in remainder:
         raise refused(
             node, "the format has a specifier that is not supported, or a width above 999",
             "Use %s, %d, %f, %e, %x and the like.",
@@ -158,16 +158,16 @@ def _from_json(node: exp.Expr, args: list[exp.Expr]) -> None:
         schema = _json_schema(ddl)
     except InvalidStream as error:
         raise refused(node, f"the schema is not valid ({error.message})", error.hint) from error
-    types = " ".join(_FIELD_NAME.sub("", each.type.ddl()) for each in schema)
-    if found := _UNBOUNDED_TYPE.search(types):
+    types = " ".join(_FIELD_NAME.sub("", field.type.ddl()) for field in schema)
+    if match := _UNBOUNDED_TYPE.search(types):
         raise refused(
-            node, f"a field of type {found[0]} in the schema is not taken",
+            node, f"a field of type {match[0]} in the schema is not taken",
             "Read it as string or double, and cast it: Spark completes times by the clock, and decimals without bound.",
         )  # fmt: skip
 
 
 def _json_schema(ddl: str) -> Schema:
-    """The fields of a text that is a schema, or a type alone."""
+    """Return the schema of a text that is a single type or a list of fields."""
     try:
         return parse_schema(f"value {ddl}")
     except InvalidStream:

@@ -1,8 +1,8 @@
-"""How large the values of an expression can get, compared with the row they are made of.
+"""Bounds on the size of an expression's values, relative to the row.
 
-A short query can ask for a value of any size: repeat in repeat, hex of hex, replace of every letter by many. The bound
-is worked out from the text: how often each column of the row can be in a value, and how much is added. A lambda does
-so for every element of an array, and a query for every expression it has.
+A short query can ask for values of any size: nested repeat, hex of hex, replace of a letter by a long text. The bounds
+follow from the syntax: how often a value can contain each column of the row, and how many characters it adds. A lambda
+counts once per element of an array, and all expressions of a query count together.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from weft.sql.functions.allowlist import CHOICE_FUNCTIONS, LAMBDAS, NUMBER_FUNCT
 from weft.sql.functions.argument_rules import arguments, function_name, number_of, text_of
 
 MOST_COPIES = 100
-"""How often a value may hold a column of the row."""
+"""How often a value may contain a column of the row."""
 MOST_ADDED = 1_000_000
-"""How many characters a value may have beside."""
+"""How many characters a value may add to its copies of columns."""
 MOST_COPIES_OF_QUERY = 1000
-"""How often all values of a query together may hold a column of the row."""
+"""How often all values of a query together may contain a column of the row."""
 MOST_ADDED_IN_LAMBDA = 100
 """How many characters a lambda may add to an element."""
 _NUMBER = 40
 _SMALL_COLUMN = 20
-"""What a column takes that a lambda may use: a number, a boolean or a time."""
+"""The most characters in a column that a lambda may use: a number, a boolean or a time."""
 _WORTH_COUNTING = (10, 1000)
-"""Copies and characters from which on a value counts that is made only to be measured or compared."""
+"""Copies and added characters above which an intermediate value counts although it is only measured or compared."""
 _FACTORS = {
     "hex": 4, "base64": 2, "url_encode": 3, "to_json": 6, "quote": 2, "translate": 4, "encode": 4, "bin": 2,
 }  # fmt: skip
@@ -46,7 +46,7 @@ class _Size:
     copies: Counter[str] = field(default_factory=Counter)
     added: float = 0
     elements: Counter[str] | None = None
-    """How many elements it has at most if it is an array, in characters of columns; None is as many as it copies."""
+    """A bound on the elements of an array, as a count of characters of each column; None means the same as `copies`."""
 
     def times(self, factor: float) -> _Size:
         return _Size(_times(self.copies, factor), self.added * factor)
@@ -65,26 +65,28 @@ class _Size:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How large the value of an expression can get: how often it holds which columns, and how much beside."""
+    """A bound on the size of an expression's value: how often it contains each column, and the characters it adds."""
 
     copies: tuple[tuple[str, int], ...]
     added: int
 
 
 def check_size(root: exp.Expr) -> None:
-    """Refuses an expression that can give values far larger than its row, at any place inside it."""
+    """Refuse an expression if a value of it or of a part of it can be far larger than the row."""
     _sizes(root)
 
 
 def growth(root: exp.Expr) -> Growth:
-    """How large the value of an expression can get."""
-    found = _sizes(root)[id(root)]
-    return Growth(tuple(found.copies.items()), ceil(found.added))
+    """Return a bound on the size of an expression's value."""
+    size = _sizes(root)[id(root)]
+    return Growth(tuple(size.copies.items()), ceil(size.added))
 
 
 def check_query_size(selected: Iterable[exp.Expr], others: Iterable[exp.Expr]) -> None:
-    """Refuses a query whose selected values together, and what it makes on the way to them and in other clauses, can
-    be far larger than its row: each expression may be small enough, and there may be thousands of them."""
+    """Refuse a query whose selected and intermediate values can together be far larger than the row.
+
+    Each expression alone may be small enough, but a query can have thousands of them.
+    """
     total = _Size()
     for root in selected:
         sizes = _sizes(root)
@@ -101,22 +103,22 @@ def check_query_size(selected: Iterable[exp.Expr], others: Iterable[exp.Expr]) -
 
 
 def _sizes(root: exp.Expr) -> dict[int, _Size]:
-    """The sizes of all nodes by their identity."""
+    """Return the sizes of all nodes by `id`; refuse a node that is too large."""
     sizes: dict[int, _Size] = {}
-    for node in reversed(list(root.walk())):  # parts before what they are parts of
-        found = _size(node, [sizes[id(child)] for child in node.iter_expressions()], sizes)
-        if found.most > MOST_COPIES or found.added > MOST_ADDED:
+    for node in reversed(list(root.walk())):  # children before their parents
+        size = _size(node, [sizes[id(child)] for child in node.iter_expressions()], sizes)
+        if size.most > MOST_COPIES or size.added > MOST_ADDED:
             raise QueryTooLarge(
                 "an expression can give values that are much larger than the row",
                 detail=f"A value may hold a column {MOST_COPIES} times, and {MOST_ADDED} characters beside.",
                 hint=_HINT,
             )
-        sizes[id(node)] = found
+        sizes[id(node)] = size
     return sizes
 
 
 def _add_spent(root: exp.Expr, sizes: dict[int, _Size], total: _Size) -> None:
-    """Adds what is made for a node and is not in its value: a long text of which only the length is taken."""
+    """Add large intermediate values that are not in the result, such as a text that is only measured."""
     copies, added = _WORTH_COUNTING
     for node in root.walk():
         if _gives_number(node):
@@ -133,10 +135,10 @@ def _gives_number(node: exp.Expr) -> bool:
 def _size(node: exp.Expr, parts: list[_Size], sizes: dict[int, _Size]) -> _Size:
     match node:
         case exp.Column():
-            # Spark does not tell NAME from name, and both may be written with the relation before them.
+            # Names ignore case, and a reference with or without its relation means the same column.
             return _Size(Counter((node.name.lower(),)))
         case exp.Identifier() if _is_variable(node):
-            return _Size(Counter((_variable(node),)))  # the variable of a lambda, which is a part of a column
+            return _Size(Counter((_variable(node),)))  # a lambda's variable is a part of a column
         case exp.Literal() | exp.Null() | exp.Boolean():
             return _Size(added=max(1, len(node.name)))
         case exp.Case():
@@ -158,7 +160,7 @@ def _size(node: exp.Expr, parts: list[_Size], sizes: dict[int, _Size]) -> _Size:
 
 
 def _is_variable(node: exp.Identifier) -> bool:
-    """Whether a name stands for the variable of a lambda; other names are of columns, fields and structs' parts."""
+    """Return whether an identifier is a lambda's variable, and not the name of a column or of a struct's field."""
     if isinstance(node.parent, exp.Dot):
         return node.arg_key == "this"
     if isinstance(node.parent, exp.PropertyEQ):
@@ -171,8 +173,8 @@ def _variable(node: exp.Expr) -> str:
 
 
 def _checked_body(node: exp.Lambda, sizes: dict[int, _Size]) -> _Size:
-    """What a lambda gives for one element; refuses one that makes much of every element, also on the way."""
-    variables = {_variable(each) for each in node.expressions}
+    """Return the size of a lambda's value for one element; refuse large values, also intermediate ones."""
+    variables = {_variable(variable) for variable in node.expressions}
     for part in node.this.walk():
         if _per_element(sizes[id(part)], variables) > MOST_ADDED_IN_LAMBDA:
             raise QueryTooLarge(
@@ -186,12 +188,12 @@ def _checked_body(node: exp.Lambda, sizes: dict[int, _Size]) -> _Size:
 
 
 def _per_element(size: _Size, variables: set[str]) -> float:
-    """Characters that do not come from the variable."""
+    """Return the number of characters that do not come from the lambda's variable."""
     return size.added + sum(count * _SMALL_COLUMN for name, count in size.copies.items() if name not in variables)
 
 
 def _of_elements(node: exp.Expr, sizes: dict[int, _Size]) -> _Size:
-    """The size of what a function makes of an array with a lambda: the lambda counts once for each element."""
+    """Return the size of the value of a function with a lambda, which counts once per element of the array."""
     args, name = arguments(node), function_name(node)
     array = sizes[id(args[0])] if args else _Size()
     if name == "filter":
@@ -200,9 +202,9 @@ def _of_elements(node: exp.Expr, sizes: dict[int, _Size]) -> _Size:
         return _Size(added=_NUMBER)
     body = sizes[id(args[1])]
     elements = array.copies if array.elements is None else array.elements
-    copies, held = _times(elements, body.added), body.copies["->"]
-    copies.update(_times(array.copies, held))
-    return _Size(copies, array.added * (held + body.added), elements)
+    copies, element_copies = _times(elements, body.added), body.copies["->"]
+    copies.update(_times(array.copies, element_copies))
+    return _Size(copies, array.added * (element_copies + body.added), elements)
 
 
 def _grown(name: str, node: exp.Expr, size: _Size) -> _Size:
@@ -215,13 +217,13 @@ def _grown(name: str, node: exp.Expr, size: _Size) -> _Size:
         case "lpad" | "rpad":
             return size.plus(number_of(args[1]) or 0 if len(args) > 1 else 0)
         case "replace":
-            old, new = (len(text_of(each) or "") for each in (*args, None, None)[1:3])
+            old, new = (len(text_of(arg) or "") for arg in (*args, None, None)[1:3])
             return size.times(max(1.0, new / max(old, 1)))
         case "regexp_replace":
             return size.times(1 + len(text_of(args[2]) or "") if len(args) > 2 else 1)
         case "concat_ws" | "array_join":
             between = args[:1] if name == "concat_ws" else args[1:]
-            return size.times(1 + sum(len(text_of(each) or "") for each in between))
+            return size.times(1 + sum(len(text_of(arg) or "") for arg in between))
         case "format_string" | "printf":
             count = (text_of(args[0]) or "").count("%") if args else 0
             return size.times(max(1, count)).plus(count * 1000)
@@ -235,18 +237,18 @@ def _branches(node: exp.Case) -> list[exp.Expr]:
 
 
 def _sum(parts: Iterable[_Size]) -> _Size:
-    found = _Size()
+    total = _Size()
     for part in parts:
-        found.add(part)
-    return found
+        total.add(part)
+    return total
 
 
 def _most(parts: Iterable[_Size]) -> _Size:
-    found = _Size()
+    largest = _Size()
     for part in parts:
-        found.copies |= part.copies
-        found.added = max(found.added, part.added)
-    return found
+        largest.copies |= part.copies
+        largest.added = max(largest.added, part.added)
+    return largest
 
 
 def _times(counts: Counter[str], factor: float) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Expressions that Spark evaluates, made safe: bounded in time and size, and a function of the row alone."""
+"""Harden expressions that Spark evaluates: bound their time and size, and make them depend on the row alone."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PARSERS = {
     "to_timestamp": Kind.TIMESTAMP, "to_timestamp_ltz": Kind.TIMESTAMP, "try_to_timestamp": Kind.TIMESTAMP,
     "to_timestamp_ntz": Kind.TIMESTAMP_NTZ, "to_date": Kind.DATE, "try_to_date": Kind.DATE,
 }  # fmt: skip
-# Spark completes a time of day by the date of today. Such text is made one that is no time at all, so that the cast
-# fails (or TRY_CAST gives NULL); the pattern looks at the start of the text only.
+# Spark completes a time of day with today's date. Such a text is replaced by one that is not a time, so that the cast
+# fails (or TRY_CAST gives NULL). The pattern reads only the start of the text.
 _TIME_OF_DAY = r"\A[\x00-\x20\x7f]*(?=T|[+-]?[0-9]*:)"
 _NO_DATE = "a time without a date: "
-# Java reads a number of n digits in n² steps. A longer text is made one that is no number.
+# Java parses a number of n digits in O(n²) time. A longer text is replaced by one that is not a number.
 LONGEST_NUMBER = 1000
 _LONG = rf"(?s)\A.{{{LONGEST_NUMBER}}}.+"
 _TOO_LONG = f"a text of more than {LONGEST_NUMBER} characters"
@@ -39,10 +39,10 @@ _LARGE = (Kind.STRING, Kind.BINARY, Kind.OTHER)
 
 
 def harden(node: exp.Expr, names: Names) -> exp.Expr:
-    """A copy of the node that Spark may evaluate; raises `UnsupportedQuery` or `TypeMismatch` if there is none."""
+    """Return a copy of the node that Spark may evaluate; raise `UnsupportedQuery` or `TypeMismatch` if none is safe."""
     holder = exp.Paren(this=node.copy())
     check_size(holder)
-    for part in reversed(list(holder.walk())):  # parts before what they are parts of
+    for part in reversed(list(holder.walk())):  # children before their parents
         check_rules(part)
         if function_name(part) in _COMPARING:
             _check_arrays(part, names)
@@ -55,36 +55,35 @@ def harden(node: exp.Expr, names: Names) -> exp.Expr:
         elif isinstance(part, _COMPARISONS):
             _check_comparison(part, names)
         elif is_matching(part):
-            _replace(part, hardened_match(part, text_test(lambda each: type_of(each, names))))
-    found: exp.Expr = holder.this
-    return found
+            _replace(part, hardened_match(part, text_test(lambda operand: type_of(operand, names))))
+    hardened: exp.Expr = holder.this
+    return hardened
 
 
 def needs_spark(node: exp.Expr, names: Names) -> bool:
-    """Whether only Spark can tell that a node is valid: the right number and types of arguments, and no text that
-    would be converted to a time unasked."""
+    """Return whether only Spark can check a node: its arguments, and implicit conversions of text to times."""
     try:
         translate(node, names)
     except NeedsSpark:
         return True
-    return False  # all types are known, and each conversion is one of ours
+    return False  # all types are known, and weft makes all conversions
 
 
-def _replace(node: exp.Expr, by: exp.Expr) -> None:
-    if node is by:
+def _replace(node: exp.Expr, replacement: exp.Expr) -> None:
+    if node is replacement:
         return
-    # The character of ESCAPE is in the match already.
+    # A call of weft's function already has the character of ESCAPE.
     parent = node.parent
-    whole = parent if isinstance(parent, exp.Escape) and not isinstance(by, exp.Like | exp.ILike) else node
-    assert whole is not None
-    whole.replace(by)
+    replaced = parent if isinstance(parent, exp.Escape) and not isinstance(replacement, exp.Like | exp.ILike) else node
+    assert replaced is not None
+    replaced.replace(replacement)
 
 
 def _check_cast(node: exp.Expr, names: Names) -> None:
     target = data_type(node.args["to"])
-    written = node.args["to"].sql(dialect="spark").lower()
+    target_text = node.args["to"].sql(dialect="spark").lower()
     kind = node.args["to"].this
-    if _NEVER.search(written) or kind in (exp.DType.TIME, exp.DType.TIMETZ, exp.DType.VARIANT):
+    if _NEVER.search(target_text) or kind in (exp.DType.TIME, exp.DType.TIMETZ, exp.DType.VARIANT):
         raise UnsupportedQuery(
             f"CAST to type {str(kind.value).lower()} is not supported",
             hint="Cast it to a timestamp, a date or a string.",
@@ -101,13 +100,13 @@ def _check_cast(node: exp.Expr, names: Names) -> None:
 
 
 def _check_time(operand: exp.Expr, target: DataType, names: Names, *, known: bool) -> None:
-    """Text that becomes a time: a literal must be one, a column is kept from being completed by the clock."""
-    plain, type_ = strip(operand), type_of(operand, names)
-    text = text_of(plain)
+    """Check text that becomes a time: a literal must be valid, and a column must not be completed by the clock."""
+    inner, type_ = strip(operand), type_of(operand, names)
+    text = text_of(inner)
     if text is not None:
         _check_literal(text, target)
     elif type_ is None or type_.kind is Kind.STRING:
-        if plain.find(exp.Column) is None and operand.find_ancestor(exp.Lambda) is None:
+        if inner.find(exp.Column) is None and operand.find_ancestor(exp.Lambda) is None:
             raise UnsupportedQuery(
                 f"a computed constant as {target.ddl()} is not supported",
                 detail="Spark would take some words for the time of the clock.",
@@ -123,7 +122,7 @@ def _check_time(operand: exp.Expr, target: DataType, names: Names, *, known: boo
 
 
 def _check_comparison(node: exp.Expr, names: Names) -> None:
-    """Text that is compared with a time is read as one."""
+    """Check text literals that are compared with a time: Spark converts them to times."""
     operands = list(node.iter_expressions())
     texts = [text for part in operands if (text := text_of(part)) is not None]
     types = [type_of(part, names) for part in operands if text_of(part) is None] if texts else []
@@ -154,14 +153,14 @@ def _check_number(operand: exp.Expr, names: Names) -> None:
         operand.replace(_spoiled(operand, _LONG, _TOO_LONG))
 
 
-def _spoiled(operand: exp.Expr, pattern: str, by: str) -> exp.Expr:
-    """The text, made invalid where the pattern matches; Spark's own function, as these patterns never go back."""
-    values = [operand.copy(), exp.Literal.string(pattern), exp.Literal.string(by)]
+def _spoiled(operand: exp.Expr, pattern: str, replacement: str) -> exp.Expr:
+    """Return the text, made invalid where the pattern matches; Spark matches it, as these patterns do not backtrack."""
+    values = [operand.copy(), exp.Literal.string(pattern), exp.Literal.string(replacement)]
     return exp.Anonymous(this="regexp_replace", expressions=values)
 
 
 def _check_arrays(node: exp.Expr, names: Names) -> None:
-    """Spark compares arrays, structs and bytes in arrays one with another: the time grows with the square."""
+    """Refuse arrays of arrays, structs or bytes: Spark compares such elements pairwise, in quadratic time."""
     for argument in node.expressions:
         if not _is_plain_array(strip(argument), names):
             raise UnsupportedQuery(
@@ -179,12 +178,12 @@ def _is_plain_array(node: exp.Expr, names: Names) -> bool:
         except NeedsSpark:
             return False
     if isinstance(node, exp.Array):
-        return all(isinstance(strip(each), exp.Literal | exp.Neg | exp.Null) for each in node.expressions)
+        return all(isinstance(strip(element), exp.Literal | exp.Neg | exp.Null) for element in node.expressions)
     return function_name(node) in ("split", OWN_FUNCTIONS["split"])
 
 
 def _check_lambda(node: exp.Lambda, names: Names) -> None:
-    """A lambda is computed for every element: what it may do with each must be small."""
+    """Refuse a lambda that contains a lambda or reads a large column: it is evaluated for every element."""
     if node.find_ancestor(exp.Lambda):
         raise UnsupportedQuery("a lambda inside a lambda is not supported", hint="Use array_contains(), for example.")
     for column in node.this.find_all(exp.Column):

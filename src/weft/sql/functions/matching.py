@@ -1,8 +1,8 @@
-"""LIKE and regular expressions in expressions that Spark evaluates: checked, and handed to weft's own functions.
+"""LIKE and regular expressions that Spark evaluates: checked, and replaced by weft's own functions.
 
-Spark matches patterns by going back and trying again, in time without bound. weft's functions are Python functions to
-Spark, and Spark computes those for all rows, also behind a condition that leaves rows out; so the text that is matched
-must be an expression that cannot fail.
+Spark's matcher backtracks, in unbounded time. To Spark, weft's functions are Python functions, and Spark computes those
+for all rows, even for rows that a condition around them excludes. The matched text must therefore be an expression that
+cannot fail.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _REGEX = {
     "regexp_substr": "regexp_substr", "regexp_instr": "regexp_instr", "regexp_replace": "regexp_replace",
     "regexp_count": "regexp_count", "split": "split",
 }  # fmt: skip
-# Their matcher goes on in what is left of the text, as if that were all.
+# After a match, these functions search the remaining text as if it were a text of its own.
 _RESTARTING = ("regexp_count", "split")
 _MOST_ARGUMENTS = {"regexp_extract": 3, "regexp_replace": 4, "split": 3}
-# Text functions that take anything and never fail; of the second list, arguments after the first must be literals.
+# Text functions that never fail; those of the second list only if all arguments but the first are literals.
 _TOTAL = frozenset(
     "base64 btrim char_length concat get_json_object hex initcap lcase length lower ltrim md5 reverse rtrim sha sha1 "
     "soundex trim ucase upper".split()
@@ -44,12 +44,12 @@ _CHOICES = frozenset("coalesce ifnull nvl nullif".split())
 
 
 def is_matching(node: exp.Expr) -> bool:
-    """Whether a node matches a text with a pattern."""
+    """Return whether a node matches a text with a pattern."""
     return isinstance(node, exp.Like | exp.ILike | exp.RegexpLike) or function_name(node) in _REGEX
 
 
 def hardened_match(node: exp.Expr, is_text: IsText) -> exp.Expr:
-    """The same match in bounded time; raises `UnsupportedQuery` for what cannot be had so."""
+    """Return a node for the same match in bounded time; raise `UnsupportedQuery` if that is not possible."""
     if isinstance(node, exp.Like | exp.ILike):
         return _like(node, is_text)
     if isinstance(node, exp.RegexpLike):
@@ -58,18 +58,18 @@ def hardened_match(node: exp.Expr, is_text: IsText) -> exp.Expr:
 
 
 def check_like(pattern: str, escape: str) -> None:
-    """Refuses a LIKE pattern that is malformed or too large."""
-    at = wildcards = 0
-    while at < len(pattern):
-        wildcards += pattern[at] in "%_"
-        if pattern[at] == escape:
-            at += 1
-            if at == len(pattern) or pattern[at] not in ("_", "%", escape):
+    """Refuse a LIKE pattern that is malformed or too large."""
+    i = wildcards = 0
+    while i < len(pattern):
+        wildcards += pattern[i] in "%_"
+        if pattern[i] == escape:
+            i += 1
+            if i == len(pattern) or pattern[i] not in ("_", "%", escape):
                 raise QuerySyntaxError(
                     f"the LIKE pattern '{pattern[:60]}' has an escape character before neither % nor _ nor itself",
                     hint="Double the escape character to match it.",
                 )
-        at += 1
+        i += 1
     if wildcards > _MOST_WILDCARDS or len(pattern) > _LONGEST_LIKE:
         raise UnsupportedQuery(
             f"the LIKE pattern '{pattern[:60]}' is too large",
@@ -78,26 +78,26 @@ def check_like(pattern: str, escape: str) -> None:
 
 
 def checked_regex(pattern: str, function: str) -> str | None:
-    """The text that a pattern without operators stands for; refuses what cannot be matched in linear time."""
+    """Return the text of a pattern without operators, else None; refuse patterns that need more than linear time."""
     try:
-        found = read_pattern(pattern)
-        if found.ends and function != "rlike":
+        parsed = read_pattern(pattern)
+        if parsed.ends and function != "rlike":
             raise PatternError(
                 'it has a "$", which also matches before a line end', hint="Write \\\\z for the end of the text."
             )
-        if found.begins and function in _RESTARTING:
+        if parsed.begins and function in _RESTARTING:
             raise PatternError(
                 'it has a "^", which matches only once', hint="Use regexp_extract() or regexp_replace()."
             )
-        if found.empty and function in (*_RESTARTING, "regexp_replace") and (pattern or function != "split"):
+        if parsed.empty and function in (*_RESTARTING, "regexp_replace") and (pattern or function != "split"):
             raise PatternError("it matches the empty text", hint="Write + instead of *.")
     except PatternError as error:
         raise unsupported_pattern(pattern, function, error) from error
-    return found.plain
+    return parsed.plain
 
 
 def unsupported_pattern(pattern: str, function: str, error: PatternError) -> UnsupportedQuery:
-    """The error for a pattern that weft does not take."""
+    """Return the error for a pattern that weft does not support."""
     name = "RLIKE" if function == "rlike" else f"{function}()"
     return UnsupportedQuery(
         f"the pattern '{pattern[:60]}' of {name} is not supported: {error.reason}",
@@ -110,16 +110,16 @@ def _like(node: exp.Expr, is_text: IsText) -> exp.Expr:
     escape = text_of(node.parent.expression) if isinstance(node.parent, exp.Escape) else "\\"
     if escape is None or len(escape) != 1:
         raise UnsupportedQuery("the character after ESCAPE must be a literal", hint="Write ESCAPE '!'.")
-    wanted = strip(node.expression)
-    if not isinstance(wanted, exp.Any | exp.All):
+    operand = strip(node.expression)
+    if not isinstance(operand, exp.Any | exp.All):
         return _one_like(node, node.expression, escape, is_text)
     if isinstance(node.parent, exp.Escape):
         raise UnsupportedQuery("ESCAPE after LIKE ANY or LIKE ALL is not supported", hint="Write them with OR and AND.")
-    listed = strip(wanted.this)
+    listed = strip(operand.this)
     patterns = listed.expressions if isinstance(listed, exp.Tuple) else [listed]
-    found: list[exp.Expr] = [exp.Paren(this=_one_like(node.copy(), each, escape, is_text)) for each in patterns]
-    kind = exp.Or if isinstance(wanted, exp.Any) else exp.And
-    return exp.Paren(this=reduce(lambda left, right: kind(this=left, expression=right), found))
+    matches: list[exp.Expr] = [exp.Paren(this=_one_like(node.copy(), pattern, escape, is_text)) for pattern in patterns]
+    kind = exp.Or if isinstance(operand, exp.Any) else exp.And
+    return exp.Paren(this=reduce(lambda left, right: kind(this=left, expression=right), matches))
 
 
 def _one_like(node: exp.Expr, pattern: exp.Expr, escape: str, is_text: IsText) -> exp.Expr:
@@ -145,26 +145,26 @@ def _regex(name: str, node: exp.Expr, args: list[exp.Expr], is_text: IsText) -> 
     pattern = text_of(args[1]) if len(args) > 1 else None
     if pattern is None or len(args) > _MOST_ARGUMENTS.get(function, 2):
         raise _no_literal(f"{name}()")
-    plain = checked_regex(pattern, function)
-    if function == "split" and plain is not None:
-        return node  # nothing to go back for
-    if function == "rlike" and plain is not None:
-        return exp.Anonymous(this="contains", expressions=[args[0].copy(), exp.Literal.string(plain)])
+    literal_text = checked_regex(pattern, function)
+    if function == "split" and literal_text is not None:
+        return node  # a text without operators does not backtrack
+    if function == "rlike" and literal_text is not None:
+        return exp.Anonymous(this="contains", expressions=[args[0].copy(), exp.Literal.string(literal_text)])
     _check_total(args[0], f"{name}()", is_text)
-    rest = _further(function, pattern, args[2:])
-    values = [args[0].copy(), exp.Literal.string(pattern), *rest]
+    further = _further(function, pattern, args[2:])
+    values = [args[0].copy(), exp.Literal.string(pattern), *further]
     return exp.Anonymous(this=OWN_FUNCTIONS[function], expressions=values)
 
 
 def _further(function: str, pattern: str, args: list[exp.Expr]) -> list[exp.Expr]:
-    """Arguments after the pattern, all given."""
-    found = read_pattern(pattern)
+    """Return the arguments after the pattern, with defaults filled in."""
+    parsed = read_pattern(pattern)
     match function:
         case "regexp_extract":
             group = number_of(args[0]) if args else 1
-            if group is None or not 0 <= group <= found.groups:
+            if group is None or not 0 <= group <= parsed.groups:
                 raise UnsupportedQuery(
-                    f"the pattern '{pattern[:60]}' of regexp_extract() has {found.groups} groups, not that one",
+                    f"the pattern '{pattern[:60]}' of regexp_extract() has {parsed.groups} groups, not that one",
                     hint="The third argument must be the number of a group, 0 for the whole match; it is 1 by default.",
                 )
             return [exp.Literal.number(group)]
@@ -176,7 +176,7 @@ def _further(function: str, pattern: str, args: list[exp.Expr]) -> list[exp.Expr
                     hint="Write regexp_replace(name, '[0-9]+', '#'); it starts at the first character.",
                 )
             try:
-                replacement(text, found.groups)
+                replacement(text, parsed.groups)
             except PatternError as error:
                 raise unsupported_pattern(pattern, function, error) from error
             return [exp.Literal.string(text)]
@@ -207,7 +207,7 @@ def _check_total(node: exp.Expr, name: str, is_text: IsText) -> None:
 
 
 def _is_total(node: exp.Expr, is_text: IsText) -> bool:
-    """Whether an expression has a value in every row, without error."""
+    """Return whether an expression has a value in every row, without an error."""
     node = strip(node)
     match node:
         case exp.Column() | exp.Literal() | exp.Null() | exp.Boolean():
@@ -215,8 +215,8 @@ def _is_total(node: exp.Expr, is_text: IsText) -> bool:
         case exp.Dot():
             return _is_total(node.this, is_text)
         case exp.Cast() | exp.TryCast():
-            whole = node.args["to"].sql(dialect="spark").upper() == "STRING"
-            return whole and _is_total(node.this, is_text)
+            is_string = node.args["to"].sql(dialect="spark").upper() == "STRING"
+            return is_string and _is_total(node.this, is_text)
         case exp.DPipe() | exp.And() | exp.Or() | exp.Not() | exp.Is() | exp.Like() | exp.ILike():
             return all(_is_total(part, is_text) for part in node.iter_expressions())
         case _:
@@ -236,5 +236,5 @@ def _is_total_call(node: exp.Expr, is_text: IsText) -> bool:
 
 
 def text_test(type_of: Callable[[exp.Expr], object]) -> IsText:
-    """Whether a node is known to be text."""
+    """Return a function that tells whether a node is known to be text."""
     return lambda node: type_of(node) == STRING

@@ -1,4 +1,4 @@
-"""Arguments of aggregate calls: over one relation, or a product with factors over each."""
+"""Arguments of aggregate calls: over one relation, or a product of factors that are each over one relation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft.sql.types.decimal_type import bind_typed
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What a call is of: one expression per relation (None: nothing of it), and the types of those there are."""
+    """The argument of a call: an expression per relation or None, the types of these expressions, and the text."""
 
     expressions: tuple[Expression | None, ...]
     types: tuple[DataType | None, ...]
@@ -28,20 +28,20 @@ class Argument:
 
 
 def bind_argument(node: exp.Expr, condition: exp.Expr | None, scope: Scope, *, products: bool) -> Argument:
-    """The argument of a call; where `condition` (of FILTER) is not true it is NULL, so the row does not count."""
+    """Return the argument of a call; it is NULL where `condition` (of FILTER) is not true, so the row is ignored."""
     text = short_text(node)
     shares = _shares(node, scope, products=products)
     owner = _owner(shares, condition, scope)
-    found: list[Expression | None] = [None] * len(scope.sources)
+    expressions: list[Expression | None] = [None] * len(scope.sources)
     for relation, share in shares.items():
-        found[relation] = _bind(share, condition if relation == owner else None, relation, scope)
-    types = tuple(expression.type for expression in found if expression is not None)
-    return Argument(tuple(found), types, text)
+        expressions[relation] = _bind(share, condition if relation == owner else None, relation, scope)
+    types = tuple(expression.type for expression in expressions if expression is not None)
+    return Argument(tuple(expressions), types, text)
 
 
 def relations_in(node: exp.Expr, scope: Scope) -> set[int]:
-    """The relations an argument or group expression reads."""
-    found = set()
+    """Return the relations that an argument or the condition of FILTER reads."""
+    relations = set()
     for column in node.find_all(exp.Column):
         relation = scope.resolve(column).relation
         if relation is None:
@@ -49,12 +49,12 @@ def relations_in(node: exp.Expr, scope: Scope) -> set[int]:
                 f'"{column.name}" inside an aggregate function is not supported',
                 hint="It is the same for all rows of a group: use it outside of the function.",
             )
-        found.add(relation)
-    return found
+        relations.add(relation)
+    return relations
 
 
 def _shares(node: exp.Expr, scope: Scope, *, products: bool) -> dict[int, exp.Expr]:
-    """The part of the argument that each relation computes."""
+    """Return the share of the argument that each relation computes."""
     relations = relations_in(node, scope)
     if len(relations) <= 1:
         return {min(relations, default=0): node}
@@ -70,15 +70,15 @@ def _shares(node: exp.Expr, scope: Scope, *, products: bool) -> dict[int, exp.Ex
 
 
 def _factors(node: exp.Expr) -> list[exp.Expr]:
-    """Operands of nested multiplications, left to right."""
-    found, stack = [], [node]
+    """Return the operands of nested multiplications, left to right."""
+    factors, stack = [], [node]
     while stack:
         part = strip(stack.pop())
         if isinstance(part, exp.Mul):
             stack += (part.expression, part.this)
         else:
-            found.append(part)
-    return found
+            factors.append(part)
+    return factors
 
 
 def _times(first: exp.Expr, second: exp.Expr) -> exp.Expr:
@@ -94,7 +94,7 @@ def _mixed(node: exp.Expr, *, products: bool) -> UnsupportedQuery:
 
 
 def _owner(shares: dict[int, exp.Expr], condition: exp.Expr | None, scope: Scope) -> int | None:
-    """The relation whose share carries the FILTER condition; a constant argument moves to the condition's relation."""
+    """Return the relation whose share gets the condition of FILTER; move a constant argument to that relation."""
     if condition is None:
         return None
     relations = relations_in(condition, scope) or {min(shares)}
@@ -110,12 +110,12 @@ def _owner(shares: dict[int, exp.Expr], condition: exp.Expr | None, scope: Scope
 
 
 def _bind(node: exp.Expr, condition: exp.Expr | None, relation: int, scope: Scope) -> Expression:
-    plain = bind_typed(strip(node), relation, scope)
+    argument = bind_typed(strip(node), relation, scope)
     if condition is None:
-        return plain
+        return argument
     case = exp.Case(ifs=[exp.If(this=condition.copy(), true=node.copy())])
-    found = bind_expression(case, relation, scope)
-    # CASE with one branch has the branch's type; a computed one was pinned by a cast, so this one must be, too.
-    if not isinstance(found, Opaque) or plain.type is None:
-        return found
-    return coerce_key(found, plain.type) if isinstance(plain, Opaque) else replace(found, type=plain.type)
+    bound = bind_expression(case, relation, scope)
+    # CASE with one branch has the type of the branch. If a cast gives the branch its type, CASE needs that cast, too.
+    if not isinstance(bound, Opaque) or argument.type is None:
+        return bound
+    return coerce_key(bound, argument.type) if isinstance(argument, Opaque) else replace(bound, type=argument.type)

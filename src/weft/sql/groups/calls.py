@@ -1,4 +1,4 @@
-"""Aggregate calls: what a query accumulates, and the formulas that AVG, STDDEV and their like are over it."""
+"""Aggregate calls: the values that a query accumulates, and the formulas of AVG, STDDEV and others over them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PERCENTILES = ("percentile_approx", "approx_percentile")
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Spark SQL over the columns of a group; `source` is set when it is just such a column."""
+    """Spark SQL over the columns of a group; `source` is set if the value is just such a column."""
 
     sql: str
     type: DataType | None
@@ -41,7 +41,7 @@ class Value:
 
 @dataclass(slots=True)
 class Calls:
-    """The calls of one query, each once; filled as the SELECT list and HAVING are read."""
+    """The distinct aggregate calls of a query; filled while the SELECT list and HAVING are read."""
 
     scope: Scope
     found: list[Call] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Calls:
     notices: list[str] = field(default_factory=list)
 
     def add(self, call: Call) -> Value:
-        """The column that holds the call's value."""
+        """Add a call unless an equal one is present; return the column of its value."""
         name = self.names.setdefault(call.id, f"a{len(self.found)}")
         if name == f"a{len(self.found)}":
             self.found.append(call)
@@ -61,7 +61,7 @@ class Calls:
 
 
 def lower_call(node: exp.Expr, calls: Calls) -> Value:
-    """The value of an aggregate call (with or without FILTER) over the calls it needs, which are added to `calls`."""
+    """Return the value of an aggregate call, with or without FILTER; add the calls that it needs to `calls`."""
     call = strip(node.this) if isinstance(node, exp.Filter) else node
     condition = node.expression.this if isinstance(node, exp.Filter) else None
     name = called(call, COMPUTED)
@@ -127,7 +127,7 @@ def _count(call: exp.Expr, condition: exp.Expr | None, calls: Calls) -> Value:
 
 
 def _is_star(node: exp.Expr, *, distinct: bool) -> bool:
-    """Whether it is a star that COUNT does not take."""
+    """Return whether a node is a star that COUNT does not take."""
     if isinstance(node, exp.Star):
         return distinct
     return isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
@@ -135,9 +135,9 @@ def _is_star(node: exp.Expr, *, distinct: bool) -> bool:
 
 def _average(name: str, argument: Argument, calls: Calls) -> Value:
     sum_type = _sum_type(name, argument)
-    # As in Spark, only SUM overflows: the sum behind an average of bigints has room for all of them.
-    room = _WHOLE if _product_type(argument) == BIGINT else sum_type
-    total = calls.add(Call(Function.SUM, argument.expressions, room)).sql
+    # As in Spark, only SUM overflows: an average of bigints uses a sum that has room for all of them.
+    total_type = _WHOLE if _product_type(argument) == BIGINT else sum_type
+    total = calls.add(Call(Function.SUM, argument.expressions, total_type)).sql
     count = calls.add(Call(Function.COUNT, argument.expressions, BIGINT)).sql
     if sum_type.kind is not Kind.DECIMAL:
         return Value(f"CAST({total} AS DOUBLE) / NULLIF({count}, 0)", DOUBLE)
@@ -167,13 +167,13 @@ def _percentiles(call: exp.Expr, condition: exp.Expr | None, calls: Calls) -> Va
         calls.notices.append(f"the accuracy of {name}() is not used")
     argument = bind_argument(call.expressions[0], condition, calls.scope, products=False)
     expressions, result = _numbers(name, argument), _known(name, argument)[0]
-    wanted = strip(call.expressions[1])
-    nodes = wanted.expressions if isinstance(wanted, exp.Array) else [wanted]
+    fraction_node = strip(call.expressions[1])
+    nodes = fraction_node.expressions if isinstance(fraction_node, exp.Array) else [fraction_node]
     fractions = [_fraction(node, call) for node in nodes]
     if not fractions:
         raise TypeMismatch(f'the array of fractions of "{short_text(call)}" is empty')
     values = [calls.add(Call(Function.QUANTILE, expressions, result, fraction)) for fraction in fractions]
-    if not isinstance(wanted, exp.Array):
+    if not isinstance(fraction_node, exp.Array):
         return values[0]
     return Value(
         f"array({', '.join(value.sql for value in values)})", DataType(Kind.OTHER, text=f"array<{result.ddl()}>")
@@ -184,19 +184,19 @@ def _fraction(node: exp.Expr, call: exp.Expr) -> float:
     def no_columns(column: exp.Column) -> Column:
         raise NeedsSpark
 
-    found: Expression | None = None
+    constant: Expression | None = None
     with suppress(NeedsSpark):
-        found = translate(node, no_columns)
-    if not isinstance(found, Literal) or found.type.kind not in NUMBERS or found.value is None:
+        constant = translate(node, no_columns)
+    if not isinstance(constant, Literal) or constant.type.kind not in NUMBERS or constant.value is None:
         raise TypeMismatch(f'the fraction "{short_text(node)}" of "{short_text(call)}" must be a constant number')
-    value = float(found.value)  # type: ignore[arg-type]
+    value = float(constant.value)  # type: ignore[arg-type]
     if not 0 <= value <= 1:
         raise TypeMismatch(f'the fraction {value} of "{short_text(call)}" is not between 0 and 1')
     return value
 
 
 def _numbers(name: str, argument: Argument) -> tuple[Expression | None, ...]:
-    """The argument of a function that computes in doubles: any number will do."""
+    """Return the argument of a function that computes in doubles; refuse arguments that are not numbers."""
     for type_ in argument.types:
         if type_ is not None and type_.kind not in NUMBERS:
             raise _mismatch(name, argument, type_)
@@ -213,7 +213,7 @@ def _comparable(name: str, argument: Argument) -> DataType:
 
 
 def _sum_type(name: str, argument: Argument) -> DataType:
-    """Spark's type of a sum: wide enough that only absurdly many rows overflow it."""
+    """Return Spark's type of a sum, which only a very large number of rows can overflow."""
     for type_ in _known(name, argument):
         if type_.kind not in NUMBERS:
             raise _mismatch(name, argument, type_)
@@ -224,7 +224,7 @@ def _sum_type(name: str, argument: Argument) -> DataType:
 
 
 def _mismatch(name: str, argument: Argument, type_: DataType) -> TypeMismatch:
-    # Spark reads text as double here, and fails on the first row that holds no number: better said than done.
+    # Spark would cast text to double, and fail on the first row that does not hold a number.
     hint = "Say which number it is: CAST(… AS DOUBLE)." if type_.kind is Kind.STRING else "It takes numbers."
     return TypeMismatch(f"{name}() does not take {argument.text} of type {type_.ddl()}", hint=hint)
 
@@ -239,5 +239,5 @@ def _known(name: str, argument: Argument) -> tuple[DataType, ...]:
 
 
 def _product_type(argument: Argument) -> DataType:
-    """The type of the product of all sides, as Spark's multiplication has it."""
+    """Return the type of the product of all expressions of the argument, by Spark's rules."""
     return reduce(multiplied, (type_ for type_ in argument.types if type_ is not None))

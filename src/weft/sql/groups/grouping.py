@@ -1,4 +1,4 @@
-"""GROUP BY: the keys of a group, and the window it is of."""
+"""GROUP BY: the keys and the window of the groups."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _HINT = "Write {name} [TUMBLE 5 SECONDS], [RANGE 8 SECONDS SLIDE 4 SECONDS] or [
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What GROUP BY says; `scope` has the window of each relation, wherever it was written.
+    """The groups of a query; `scope` has the window of each relation, whether FROM or GROUP BY declares it.
 
-    `columns` are the grouped expressions in canonical form, with their columns of the result.
+    `columns` maps the grouped expressions, in canonical form, to their columns.
     """
 
     scope: Scope
@@ -46,7 +46,7 @@ class Grouping:
     notices: tuple[str, ...]
 
     def find(self, node: exp.Expr) -> Value | None:
-        """The column of the group expression that a node repeats."""
+        """Return the column of the group expression that a node repeats; None for other nodes."""
         kind = exp.Identifier if isinstance(node, exp.Column) else type(node)
         chained = isinstance(node, exp.And | exp.Or) and type(node.parent) is kind
         if chained or not any(type(column) is kind for column in self.columns):
@@ -58,7 +58,7 @@ class Grouping:
 
 
 def is_aggregation(parsed: Parsed) -> bool:
-    """Whether a query has groups; raises for clauses that only groups have."""
+    """Return whether a query is an aggregation; if it is not, refuse clauses that only aggregations have."""
     if parsed.group is not None:
         return True
     having = () if parsed.having is None else (parsed.having,)
@@ -77,7 +77,7 @@ def is_aggregation(parsed: Parsed) -> bool:
 
 
 def group_by(parsed: Parsed, scope: Scope) -> Grouping:
-    """The groups of a query; raises if they are not of a window that ends."""
+    """Return the groups of a query; refuse groups without a window that closes."""
     _check_stars(parsed)
     nodes = list(_written(parsed, scope))
     calls = [node for node in nodes if called(node, WINDOWS)]
@@ -91,7 +91,7 @@ def group_by(parsed: Parsed, scope: Scope) -> Grouping:
             continue
         shape = canonical(node, scope)
         relations = {scope.resolve(column).relation for column in node.find_all(exp.Column)}
-        # What is computed from the window alone is the same in all of a group's rows anyway.
+        # An expression over the window alone has the same value in all rows of a group.
         if relations == {None} or shape in columns:
             continue
         key = _key(node, relations, scope)
@@ -112,34 +112,34 @@ def _check_stars(parsed: Parsed) -> None:
 
 
 def _written(parsed: Parsed, scope: Scope) -> Iterator[exp.Expr]:
-    """The expressions of GROUP BY, with positions and aliases replaced by what they stand for."""
+    """Yield the expressions of GROUP BY, with positions and aliases replaced by the selected expressions."""
     if parsed.group is None:
         return
     if parsed.group.all:
         for node in parsed.projections:
-            plain = _unaliased(node)
-            if next(calls_in(plain, COMPUTED), None) is None and not isinstance(plain, exp.Literal):
-                yield plain
+            selected = _unaliased(node)
+            if next(calls_in(selected, COMPUTED), None) is None and not isinstance(selected, exp.Literal):
+                yield selected
         return
     for node in parsed.group.expressions:
-        found = _meant(node, parsed, scope)
-        if next(calls_in(found, COMPUTED), None) is not None:
+        expression = _meant(node, parsed, scope)
+        if next(calls_in(expression, COMPUTED), None) is not None:
             raise UnsupportedQuery(
-                f'GROUP BY "{short_text(node)}" stands for "{short_text(found)}", which is an aggregate',
+                f'GROUP BY "{short_text(node)}" stands for "{short_text(expression)}", which is an aggregate',
                 hint="Group by columns and expressions of them.",
             )
-        yield found
+        yield expression
 
 
 def _meant(node: exp.Expr, parsed: Parsed, scope: Scope) -> exp.Expr:
     if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
-        at = int(node.name)
-        if not 1 <= at <= len(parsed.projections):
+        place = int(node.name)
+        if not 1 <= place <= len(parsed.projections):
             raise UnsupportedQuery(
                 f"GROUP BY position {node.name[:20]} is not in the SELECT list",
                 hint=f"The list has {len(parsed.projections)} expressions, counted from 1.",
             )
-        return _unaliased(parsed.projections[at - 1])
+        return _unaliased(parsed.projections[place - 1])
     if isinstance(node, exp.Column) and len(node.parts) == 1:
         try:
             scope.resolve(node)
@@ -153,7 +153,7 @@ def _meant(node: exp.Expr, parsed: Parsed, scope: Scope) -> exp.Expr:
 
 
 def find_alias(name: str, parsed: Parsed) -> exp.Expr | None:
-    """The selected expression that has this alias."""
+    """Return the selected expression with this alias; None if no expression has it."""
     lowered = name.lower()
     return next((_unaliased(node) for node in parsed.projections if node.alias.lower() == lowered), None)
 
@@ -163,7 +163,7 @@ def _unaliased(node: exp.Expr) -> exp.Expr:
 
 
 def canonical(node: exp.Expr, scope: Scope) -> exp.Expr:
-    """The node with resolved columns and without parentheses: equal for two ways to write one expression."""
+    """Return the node with resolved columns and without parentheses, so that equal expressions compare equal."""
     holder = exp.Paren(this=strip(node).copy())
     for column in list(holder.find_all(exp.Column)):
         resolved = scope.resolve(column)
@@ -171,18 +171,18 @@ def canonical(node: exp.Expr, scope: Scope) -> exp.Expr:
         column.replace(exp.to_identifier(name, quoted=True))
     for paren in list(holder.this.find_all(exp.Paren)):
         paren.replace(strip(paren))
-    found = holder.this
-    assert isinstance(found, exp.Expr)
-    return found
+    result = holder.this
+    assert isinstance(result, exp.Expr)
+    return result
 
 
 def is_window_reference(node: exp.Expr, scope: Scope) -> bool:
-    """Whether a node is `window` or `session_window` (or a field of it), and the query has such a window."""
+    """Return whether a node is `window` or `session_window` (or a field of it) and the query has such a window."""
     if not isinstance(node, exp.Column):
         return False
     parts = [part.name.lower() for part in node.parts]
-    wanted = {"window": Sliding, "session_window": Session}.get(parts[0])
-    if wanted is None or not isinstance(scope.sources[0].window, wanted):
+    window_type = {"window": Sliding, "session_window": Session}.get(parts[0])
+    if window_type is None or not isinstance(scope.sources[0].window, window_type):
         return False
     if any(source.find(parts[0]) is not None for source in scope.sources):
         return False
@@ -211,7 +211,7 @@ def _key(node: exp.Expr, relations: set[int | None], scope: Scope) -> GroupKey:
 
 
 def _with_window(scope: Scope, calls: list[exp.Expr]) -> Scope:
-    """The scope with the window that GROUP BY gives its relation."""
+    """Return the scope with the window that GROUP BY gives its relation."""
     if not calls:
         return scope
     source = scope.sources[0]
@@ -220,7 +220,7 @@ def _with_window(scope: Scope, calls: list[exp.Expr]) -> Scope:
         raise UnsupportedQuery(
             f'"{text}" over a join is not supported',
             hint=f"Write the window on {'both' if len(scope.sources) == 2 else 'all'} relations: " + " JOIN ".join(
-                f"{each.stream.name} [TUMBLE 5 SECONDS] AS {each.alias}" for each in scope.sources
+                f"{relation.stream.name} [TUMBLE 5 SECONDS] AS {relation.alias}" for relation in scope.sources
             ) + ".",
         )  # fmt: skip
     if source.window is not None:
@@ -258,10 +258,10 @@ def _window(scope: Scope) -> Sliding | Session:
 
 
 def read_window_call(call: exp.Expr, scope: Scope) -> Sliding | Session:
-    """The window that `window(ts, '8 seconds'[, '4 seconds'])` or `session_window(ts, '5 seconds')` means."""
+    """Return the window of a call: `window(ts, '8 seconds'[, '4 seconds'])` or `session_window(ts, '5 seconds')`."""
     name, source = called(call, WINDOWS), scope.sources[0]
-    most = 3 if name == "window" else 2
-    if not 2 <= len(call.expressions) <= most:
+    most_arguments = 3 if name == "window" else 2
+    if not 2 <= len(call.expressions) <= most_arguments:
         raise UnsupportedQuery(
             f'"{short_text(call)}" is not supported',
             hint="Write window(ts, '8 seconds', '4 seconds') or session_window(ts, '5 seconds'); there is no offset.",

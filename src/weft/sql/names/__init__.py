@@ -1,1 +1,1 @@
-"""Names are resolved: relations, columns, join conditions and outputs."""
+"""Name resolution: relations, columns, join conditions and outputs."""

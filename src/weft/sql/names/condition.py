@@ -1,4 +1,4 @@
-"""Conjuncts of ON and WHERE: predicates of one relation, join keys, time distances, and whatever else joins."""
+"""The conjuncts of ON and WHERE, sorted into predicates, join keys, bounds on event times and other conditions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 @dataclass(slots=True)
 class Conditions:
-    """What ON and WHERE say, sorted by whom it concerns; filled conjunct by conjunct."""
+    """The conditions of ON and WHERE by kind; filled conjunct by conjunct."""
 
     scope: Scope
     predicates: list[list[Expression]]
@@ -40,77 +40,77 @@ class Conditions:
     others: list[Condition] = field(default_factory=list)
     bounds: dict[Pair, TimeBounds] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
-    # Equal event times at a distance serve as keys only if nothing better does: they cost a computed column.
+    # Equalities of event times at a distance become keys only where no other key joins: they cost a computed column.
     spare_keys: list[tuple[Pair, exp.Expr, Scope]] = field(default_factory=list)
 
     def predicate(self, relation: int) -> Expression | None:
-        """The conjunction of a relation's predicates, None if there is none."""
+        """Return the conjunction of a relation's predicates; None for a relation without predicates."""
         parts = self.predicates[relation]
         if not parts:
             return None
         return parts[0] if len(parts) == 1 else Call("and", tuple(parts), BOOLEAN)
 
     def sorted_keys(self) -> tuple[KeyPair, ...]:
-        """Distinct keys in the order of their relations and text."""
-        by_text = {
+        """Return the distinct keys, ordered by relations and identity."""
+        by_identity = {
             (key.left_relation, key.right_relation, identity(key.left), identity(key.right)): key for key in self.keys
         }
-        return tuple(by_text[text] for text in sorted(by_text))
+        return tuple(by_identity[key_identity] for key_identity in sorted(by_identity))
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Distinct other conditions in the order they were written: an earlier one may guard a later one."""
-        by_text: dict[tuple[tuple[int, ...], str], Condition] = {}
+        """Return the distinct other conditions in the order of the query: an earlier one may guard a later one."""
+        by_identity: dict[tuple[tuple[int, ...], str], Condition] = {}
         for condition in self.others:
-            by_text.setdefault((condition.relations, identity(condition.expression)), condition)
-        return tuple(by_text.values())
+            by_identity.setdefault((condition.relations, identity(condition.expression)), condition)
+        return tuple(by_identity.values())
 
     def limit(self, pair: Pair, bounds: TimeBounds) -> None:
-        """One more condition on the distance of two event times."""
+        """Add a bound on the distance of the event times of two relations."""
         self.bounds[pair] = self.bounds.get(pair, EVERYTHING).intersect(bounds)
 
     def unconnected(self, pairs: Iterable[Pair], links: Iterable[tuple[int, ...]]) -> list[Pair]:
-        """Those of `pairs` whose relations are not connected by any chain of `links`."""
-        group = {each: number for number, part in enumerate(components(len(self.predicates), links)) for each in part}
+        """Return the `pairs` whose relations no chain of `links` connects."""
+        group = {index: i for i, members in enumerate(components(len(self.predicates), links)) for index in members}
         return [pair for pair in pairs if group[pair[0]] != group[pair[1]]]
 
 
 def sort_conditions(conjuncts: Sequence[ConditionText], scope: Scope) -> Conditions:
-    """All conditions of a query, each checked and typed."""
-    found = Conditions(scope, [[] for _ in scope.sources])
+    """Return the conditions of a query, checked and typed."""
+    conditions = Conditions(scope, [[] for _ in scope.sources])
     for merge in scope.merges:
-        _add_merge(merge, found)
-    for each in conjuncts:
-        _add(each.node, scope.within(each.relations), found)
-    _connect_by_time(found)
-    return found
+        _add_merge(merge, conditions)
+    for conjunct in conjuncts:
+        _add(conjunct.node, scope.within(conjunct.relations), conditions)
+    _connect_by_time(conditions)
+    return conditions
 
 
-def _connect_by_time(found: Conditions) -> None:
-    """Relations that only conditions on event times join are joined by those."""
-    links = [(key.left_relation, key.right_relation) for key in found.keys]
-    spare = set(found.unconnected((pair for pair, _, _ in found.spare_keys), links))
-    for pair, node, scope in found.spare_keys:
+def _connect_by_time(conditions: Conditions) -> None:
+    """Join relations that only event times connect: by a spare key, else by a condition that is always true."""
+    links = [(key.left_relation, key.right_relation) for key in conditions.keys]
+    spare = set(conditions.unconnected((pair for pair, _, _ in conditions.spare_keys), links))
+    for pair, node, scope in conditions.spare_keys:
         if pair in spare:
-            _add_equality(node, scope, found)
-    links = [(key.left_relation, key.right_relation) for key in found.keys]
-    connected = [*links, *(condition.relations for condition in found.others)]
-    for pair in found.unconnected(sorted(found.bounds), connected):
-        found.others.append(Condition(pair, TRUE))
+            _add_equality(node, scope, conditions)
+    links = [(key.left_relation, key.right_relation) for key in conditions.keys]
+    connections = [*links, *(condition.relations for condition in conditions.others)]
+    for pair in conditions.unconnected(sorted(conditions.bounds), connections):
+        conditions.others.append(Condition(pair, TRUE))
 
 
-def _add_merge(merge: Merge, found: Conditions) -> None:
-    sides = [found.scope.sources[index] for index in (merge.left, merge.right)]
+def _add_merge(merge: Merge, conditions: Conditions) -> None:
+    sides = [conditions.scope.sources[index] for index in (merge.left, merge.right)]
     fields = [source.fields[merge.name] for source in sides]
     columns = {source.index: Column(field.name, field.type) for source, field in zip(sides, fields, strict=True)}
     name = exp.to_identifier(fields[0].name)
-    _add_key(columns, exp.EQ(this=name, expression=name.copy()), found)
+    _add_key(columns, exp.EQ(this=name, expression=name.copy()), conditions)
     if all(merge.name == source.stream.time.lower() for source in sides):
-        found.limit((merge.left, merge.right), TimeBounds(0, 0))
+        conditions.limit((merge.left, merge.right), TimeBounds(0, 0))
 
 
 def relations_of(node: exp.Expr, scope: Scope) -> set[int]:
-    """Indices of the relations a condition reads."""
-    found = set()
+    """Return the indices of the relations that a condition reads."""
+    relations = set()
     for column in node.find_all(exp.Column):
         relation = scope.resolve(column).relation
         if relation is None:
@@ -118,24 +118,24 @@ def relations_of(node: exp.Expr, scope: Scope) -> set[int]:
                 f'"{column.name}" in a condition is not supported',
                 hint="It can be selected; to limit time, filter on the event-time column.",
             )
-        found.add(relation)
-    return found
+        relations.add(relation)
+    return relations
 
 
-def _add(node: exp.Expr, scope: Scope, found: Conditions) -> None:
+def _add(node: exp.Expr, scope: Scope, conditions: Conditions) -> None:
     relations = relations_of(node, scope)
     if len(relations) <= 1:
-        _add_predicate(node, min(relations, default=0), scope, found)
+        _add_predicate(node, min(relations, default=0), scope, conditions)
         return
     for part in _split(node):
         if len(relations_of(part, scope)) <= 1:
-            _add(part, scope, found)
+            _add(part, scope, conditions)
         else:
-            _add_cross(part, scope, found)
+            _add_cross(part, scope, conditions)
 
 
 def _split(node: exp.Expr) -> Iterator[exp.Expr]:
-    """BETWEEN and equal rows as the comparisons they stand for."""
+    """Yield the comparisons that BETWEEN or an equality of rows stands for; else the node itself."""
     match node:
         case exp.Between() if not node.args.get("symmetric"):
             yield exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
@@ -149,11 +149,11 @@ def _split(node: exp.Expr) -> Iterator[exp.Expr]:
             yield node
 
 
-def _add_predicate(node: exp.Expr, relation: int, scope: Scope, found: Conditions) -> None:
+def _add_predicate(node: exp.Expr, relation: int, scope: Scope, conditions: Conditions) -> None:
     bound = bind_expression(node, relation, scope)
     if isinstance(bound, Opaque):
         name = scope.sources[relation].stream.name
-        found.notices.append(f'"{short_text(node)}" is evaluated by Spark: stream "{name}" takes the row path')
+        conditions.notices.append(f'"{short_text(node)}" is evaluated by Spark: stream "{name}" takes the row path')
         if bound.type not in (None, BOOLEAN):
             raise TypeMismatch(f'a condition must be boolean: "{short_text(node)}"')
     else:
@@ -163,43 +163,43 @@ def _add_predicate(node: exp.Expr, relation: int, scope: Scope, found: Condition
             return
         bound = Literal(False, BOOLEAN)
     parts = bound.args if isinstance(bound, Call) and bound.name == "and" else (bound,)
-    found.predicates[relation] += parts
+    conditions.predicates[relation] += parts
 
 
-def _add_cross(node: exp.Expr, scope: Scope, found: Conditions) -> None:
-    timed = time_bounds(node, _time_of(scope))
-    if timed is not None:
-        pair, bounds = timed
-        found.limit(pair, bounds)
+def _add_cross(node: exp.Expr, scope: Scope, conditions: Conditions) -> None:
+    time_condition = time_bounds(node, _time_of(scope))
+    if time_condition is not None:
+        pair, bounds = time_condition
+        conditions.limit(pair, bounds)
         if isinstance(node, exp.EQ):
-            plain = isinstance(strip(node.this), exp.Column) and isinstance(strip(node.expression), exp.Column)
-            if plain:
-                _add_equality(node, scope, found)
+            are_columns = isinstance(strip(node.this), exp.Column) and isinstance(strip(node.expression), exp.Column)
+            if are_columns:
+                _add_equality(node, scope, conditions)
             else:
-                found.spare_keys.append((pair, node, scope))
+                conditions.spare_keys.append((pair, node, scope))
         return
     sides = [relations_of(side, scope) for side in (node.this, node.expression)] if type(node) in _FLIPPED else []
     if isinstance(node, exp.EQ) and all(len(side) == 1 for side in sides):
-        _add_equality(node, scope, found)
+        _add_equality(node, scope, conditions)
     else:
-        _add_condition(node, sides, scope, found)
+        _add_condition(node, sides, scope, conditions)
 
 
-def _add_condition(node: exp.Expr, sides: Sequence[set[int]], scope: Scope, found: Conditions) -> None:
+def _add_condition(node: exp.Expr, sides: Sequence[set[int]], scope: Scope, conditions: Conditions) -> None:
     relations = tuple(sorted(relations_of(node, scope)))
     flipped = [len(side) for side in sides] == [1, 1] and min(sides[0]) > min(sides[1])
-    plain = _FLIPPED[type(node)](this=node.expression.copy(), expression=node.this.copy()) if flipped else node
-    bound = bind_combined(plain, scope)
+    ordered = _FLIPPED[type(node)](this=node.expression.copy(), expression=node.this.copy()) if flipped else node
+    bound = bind_combined(ordered, scope)
     if isinstance(bound, Opaque):
-        found.notices.append(f'"{short_text(node)}" is evaluated by Spark on every combination of rows')
+        conditions.notices.append(f'"{short_text(node)}" is evaluated by Spark on every combination of rows')
     if not isinstance(bound, Literal):
-        found.others.append(Condition(relations, bound))
+        conditions.others.append(Condition(relations, bound))
     elif bound.value is not True:
-        found.predicates[relations[0]].append(Literal(False, BOOLEAN))
+        conditions.predicates[relations[0]].append(Literal(False, BOOLEAN))
 
 
 def _time_of(scope: Scope) -> Callable[[exp.Column], int | None]:
-    """Which relation's event time a column is, if it is one."""
+    """Return a function that gives the relation whose event time a column is; None for other columns."""
 
     def relation(column: exp.Column) -> int | None:
         resolved = scope.resolve(column)
@@ -211,7 +211,7 @@ def _time_of(scope: Scope) -> Callable[[exp.Column], int | None]:
     return relation
 
 
-def _add_equality(node: exp.Expr, scope: Scope, found: Conditions) -> None:
+def _add_equality(node: exp.Expr, scope: Scope, conditions: Conditions) -> None:
     sides: dict[int, Expression] = {}
     for side in (node.this, node.expression):
         relations = relations_of(side, scope)
@@ -219,10 +219,10 @@ def _add_equality(node: exp.Expr, scope: Scope, found: Conditions) -> None:
             return
         relation = min(relations)
         sides[relation] = bind_expression(strip(side), relation, scope)
-    _add_key(sides, node, found)
+    _add_key(sides, node, conditions)
 
 
-def _add_key(sides: Mapping[int, Expression], node: exp.Expr, found: Conditions) -> None:
+def _add_key(sides: Mapping[int, Expression], node: exp.Expr, conditions: Conditions) -> None:
     first, second = sorted(sides)
     left, right = sides[first], sides[second]
     if left.type is None or right.type is None:
@@ -242,8 +242,10 @@ def _add_key(sides: Mapping[int, Expression], node: exp.Expr, found: Conditions)
     if target.kind in (Kind.OTHER, Kind.NULL):
         raise UnsupportedQuery(f'the join condition "{short_text(node)}" compares values of type {target.ddl()}')
     key = KeyPair(coerce_key(left, target), coerce_key(right, target), target, first, second)
-    found.keys.append(key)
+    conditions.keys.append(key)
     for side, relation in ((key.left, first), (key.right, second)):
         if isinstance(side, Opaque):
-            name = found.scope.sources[relation].stream.name
-            found.notices.append(f'join key "{side.sql}" is evaluated by Spark: stream "{name}" takes the row path')
+            name = conditions.scope.sources[relation].stream.name
+            conditions.notices.append(
+                f'join key "{side.sql}" is evaluated by Spark: stream "{name}" takes the row path'
+            )

@@ -1,4 +1,4 @@
-"""What is connected with what: relations by conditions, and values by equalities."""
+"""Which relations conditions connect, and which values equalities make equal."""
 
 from __future__ import annotations
 
@@ -12,68 +12,68 @@ from weft.plan.key import Key
 from weft.plan.query import Condition, KeyPair
 from weft.plan.types import INTEGERS, DataType, Kind
 
-# A value of a relation's rows: the relation's index, and the expression without casts that change no value.
+# A relation's index, and an expression over its rows without exact casts.
 Member = tuple[int, Expression]
 T = TypeVar("T", bound=Hashable)
 
 _EXACT = (*INTEGERS, Kind.DECIMAL)
-# Values that are equal exactly if Python says so; floating point has its NaN.
+# Types whose values are equal exactly if Python's values are. Floating point is not among them, because of NaN.
 _PLAIN = (*_EXACT, Kind.STRING, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP)
 _EXCLUDING = ("lt", "gt", "ne")
 
 
 def components(count: int, links: Iterable[Sequence[int]]) -> list[list[int]]:
-    """The numbers below `count` in groups that links connect, each in order, the groups by their first."""
+    """Return the numbers below `count`, grouped by the links that connect them; groups are sorted."""
     return [sorted(group) for group in _groups(range(count), links)]
 
 
 def equality_classes(keys: Iterable[KeyPair]) -> list[set[Member]]:
-    """Values that the keys make equal, directly or through others."""
+    """Return the classes of values that the keys make equal, directly or transitively."""
     pairs = [(_member(key.left_relation, key.left), _member(key.right_relation, key.right)) for key in keys]
     return _groups((member for pair in pairs for member in pair), pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class CommonKey:
-    """A key that all relations of a join have: its parts' types, and its parts as each relation has them."""
+    """A key that all relations of a join have: the types of its parts, and the key's expressions for each relation."""
 
     types: tuple[DataType, ...]
     keys: tuple[Key, ...]
 
 
 def common_key(keys: Sequence[KeyPair], count: int) -> CommonKey | None:
-    """The key by which all `count` relations are joined; None if some of its parts are not of all of them."""
+    """Return the key that joins all `count` relations; None if an equality class lacks a relation or a common type."""
     types: list[DataType] = []
     parts: list[tuple[Expression, ...]] = []
-    for each in sorted(equality_classes(keys), key=lambda each: sorted(identity(value) for _, value in each)):
-        type_ = _widest({key.type for key in keys if _member(key.left_relation, key.left) in each})
-        if type_ is None or {relation for relation, _ in each} != set(range(count)):
+    for members in sorted(equality_classes(keys), key=lambda members: sorted(identity(value) for _, value in members)):
+        type_ = _widest({key.type for key in keys if _member(key.left_relation, key.left) in members})
+        if type_ is None or {relation for relation, _ in members} != set(range(count)):
             return None
-        values = [_values(each, relation, type_) for relation in range(count)]
-        firsts = tuple(mine[0] for mine in values)
-        # A relation with several values of the class has each of them equal to the first of every other relation.
-        others = [(at, value) for at, mine in enumerate(values) for value in mine[1:]]
-        parts += [firsts, *((*firsts[:at], value, *firsts[at + 1 :]) for at, value in others)]
+        values = [_values(members, relation, type_) for relation in range(count)]
+        firsts = tuple(own[0] for own in values)
+        # If a relation has several values in the class, each of them equals the first value of every other relation.
+        others = [(relation, value) for relation, own in enumerate(values) for value in own[1:]]
+        parts += [firsts, *((*firsts[:relation], value, *firsts[relation + 1 :]) for relation, value in others)]
         types += [type_] * (1 + len(others))
     return CommonKey(tuple(types), tuple(zip(*parts, strict=True))) if parts else None
 
 
 def _widest(types: set[DataType]) -> DataType | None:
-    """The type that has the values of all; None if there is none among them for sure."""
+    """Return the type that holds the values of all types; None unless there is one type or all are integers."""
     if len(types) == 1:
         return next(iter(types))
     return max(types, key=lambda type_: INTEGERS.index(type_.kind)) if {t.kind for t in types} <= {*INTEGERS} else None
 
 
 def _values(members: Iterable[Member], relation: int, type_: DataType) -> list[Expression]:
-    mine = sorted((value for owner, value in members if owner == relation), key=identity)
-    return [value if value.type in (type_, None) else Call("cast", (value,), type_) for value in mine]
+    own = sorted((value for owner, value in members if owner == relation), key=identity)
+    return [value if value.type in (type_, None) else Call("cast", (value,), type_) for value in own]
 
 
 def is_impossible(
     keys: Iterable[KeyPair], conditions: Iterable[Condition], predicates: Sequence[Expression | None]
 ) -> bool:
-    """Whether no rows can satisfy all, as equal values show: they equal two constants, or also have to differ."""
+    """Return whether equal values contradict the conditions: they equal two constants, or are required to differ."""
     classes = {member: number for number, group in enumerate(equality_classes(keys)) for member in group}
     constants: dict[int, Value] = {}
     for relation, predicate in enumerate(predicates):
@@ -94,7 +94,7 @@ def _constants(predicate: Expression | None) -> Iterable[tuple[Expression, Value
 
 
 def _differ(condition: Expression, classes: dict[Member, int]) -> bool:
-    """Whether a condition wants two equal columns to differ."""
+    """Return whether a condition requires two equal values to differ."""
     match condition:
         case Call(name=name, args=(left, right)) if name in _EXCLUDING:
             first, second = (classes.get(member) if (member := _combined(side)) else None for side in (left, right))
@@ -104,12 +104,12 @@ def _differ(condition: Expression, classes: dict[Member, int]) -> bool:
 
 
 def _combined(side: Expression) -> Member | None:
-    """The value that a column of a matched combination is."""
-    plain = _uncast(side)
-    if not isinstance(plain, Column):
+    """Return the member that a column of a combination stands for; None for other expressions."""
+    column = _uncast(side)
+    if not isinstance(column, Column):
         return None
-    relation, _, name = plain.name.partition(".")
-    return int(relation), Column(name, plain.type)
+    relation, _, name = column.name.partition(".")
+    return int(relation), Column(name, column.type)
 
 
 def _member(relation: int, expression: Expression) -> Member:
@@ -127,12 +127,12 @@ def _uncast(expression: Expression) -> Expression:
 
 
 def _groups(members: Iterable[T], links: Iterable[Sequence[T]]) -> list[set[T]]:
-    """The members in groups that links connect, in the order of their first members."""
-    group = {member: {member} for member in members}
+    """Return the members, grouped by the links that connect them, in the order of the groups' first members."""
+    group_of = {member: {member} for member in members}
     for first, *others in links:
         for other in others:
-            if group[other] is not group[first]:
-                group[first] |= group[other]
-                for member in group[other]:
-                    group[member] = group[first]
-    return list({id(each): each for each in group.values()}.values())
+            if group_of[other] is not group_of[first]:
+                group_of[first] |= group_of[other]
+                for member in group_of[other]:
+                    group_of[member] = group_of[first]
+    return list({id(linked): linked for linked in group_of.values()}.values())

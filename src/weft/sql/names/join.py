@@ -1,4 +1,4 @@
-"""Joins as a whole: windows that fit together, distances in time, and no relation left without a connection."""
+"""Checks of a join as a whole: its windows, its bounds on event times, and the connections of its relations."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from weft.sql.names.condition import Conditions
 from weft.sql.names.connection import common_key, components, is_impossible
 from weft.sql.names.scope import Source
 
-# What nothing satisfies.
+# Bounds that no distance satisfies.
 NOTHING = TimeBounds(1, 0)
 _NEVER = "contradict each other: the query will never give a row"
 
 
 @dataclass(frozen=True, slots=True)
 class JoinTimes:
-    """Admissible distances of event times: `bounds` if two relations are joined, `pairs` if more are."""
+    """Bounds on the distances of event times: `bounds` for a join of two relations, `pairs` for more."""
 
     bounds: TimeBounds = EVERYTHING
     pairs: tuple[tuple[int, int, TimeBounds], ...] = ()
@@ -27,7 +27,7 @@ class JoinTimes:
 
 
 def check_join(sources: Sequence[Source], found: Conditions) -> JoinTimes:
-    """The distances a join admits; every relation must be limited in time and connected with the others."""
+    """Return the time bounds of a join; refuse a relation that is unlimited in time or not connected with others."""
     windows = [source.window if source.window is not None else Unbounded() for source in sources]
     limits = {
         (first, second): pair_bounds(windows[first], windows[second]).intersect(
@@ -51,23 +51,23 @@ def check_join(sources: Sequence[Source], found: Conditions) -> JoinTimes:
 
 
 def close_bounds(limits: Mapping[tuple[int, int], TimeBounds], count: int) -> dict[tuple[int, int], TimeBounds]:
-    """Each pair's bounds of ti − tj as tight as all together make them: shortest paths; all empty if one is."""
-    # most[i, j] is the largest ti − tj.
-    most: dict[tuple[int, int], int | None] = {(each, each): 0 for each in range(count)}
+    """Return the tightest bounds on ti − tj that `limits` imply (shortest paths); all are empty if one is."""
+    # largest[i, j] is the largest possible ti − tj; None if it is unlimited.
+    largest: dict[tuple[int, int], int | None] = {(relation, relation): 0 for relation in range(count)}
     for (first, second), bounds in limits.items():
-        most[first, second] = bounds.high
-        most[second, first] = None if bounds.low is None else -bounds.low
+        largest[first, second] = bounds.high
+        largest[second, first] = None if bounds.low is None else -bounds.low
     for middle in range(count):
         for first in range(count):
             for second in range(count):
-                one, two, whole = most[first, middle], most[middle, second], most[first, second]
-                if one is not None and two is not None and (whole is None or one + two < whole):
-                    most[first, second] = one + two
-    # A way around that ends before it began: then distances would shrink for ever.
-    if any((around := most[each, each]) is not None and around < 0 for each in range(count)):
+                left, right, direct = largest[first, middle], largest[middle, second], largest[first, second]
+                if left is not None and right is not None and (direct is None or left + right < direct):
+                    largest[first, second] = left + right
+    # A negative cycle: no event times satisfy all limits.
+    if any((cycle := largest[relation, relation]) is not None and cycle < 0 for relation in range(count)):
         return dict.fromkeys(limits, NOTHING)
     return {
-        (first, second): TimeBounds(None if (low := most[second, first]) is None else -low, most[first, second])
+        (first, second): TimeBounds(None if (low := largest[second, first]) is None else -low, largest[first, second])
         for first, second in limits
     }
 
@@ -77,7 +77,7 @@ def _is_empty(bounds: TimeBounds) -> bool:
 
 
 def _check_limits(sources: Sequence[Source], limits: Mapping[tuple[int, int], TimeBounds]) -> None:
-    """A relation without a window needs a limit on how much later each other relation's rows can be."""
+    """Refuse a relation without a window if rows of another relation can be later by any length of time."""
     for source in sources:
         if source.window is not None:
             continue
@@ -114,26 +114,26 @@ def _text(window: Window | None) -> str:
     return "no window" if window is None else window_text(window)
 
 
-def _check_connected(sources: Sequence[Source], found: Conditions) -> None:
-    links = [(key.left_relation, key.right_relation) for key in found.keys]
-    groups = components(len(sources), [*links, *(condition.relations for condition in found.others)])
+def _check_connected(sources: Sequence[Source], conditions: Conditions) -> None:
+    links = [(key.left_relation, key.right_relation) for key in conditions.keys]
+    groups = components(len(sources), [*links, *(condition.relations for condition in conditions.others)])
     if len(groups) == 1:
         return
-    # The relation that stands alone is the mistake; of several, the one written last.
+    # Report the smallest group, which is most likely the mistake; of several, the last one of the query.
     apart = min(reversed(groups), key=len)
     other = next(source for source in sources if source.index not in apart)
-    one = sources[apart[0]]
+    separate = sources[apart[0]]
     names = " and ".join(f'"{sources[index].alias}"' for index in apart)
-    what = f"{names} with the other relations" if len(sources) > 2 else f'"{other.alias}" and "{one.alias}"'
-    raise CrossProduct(f"no condition joins {what}", hint=f"Add one: ON {other.alias}.key = {one.alias}.key.")
+    relations = f"{names} with the other relations" if len(sources) > 2 else f'"{other.alias}" and "{separate.alias}"'
+    raise CrossProduct(f"no condition joins {relations}", hint=f"Add one: ON {other.alias}.key = {separate.alias}.key.")
 
 
-def _check_sessions(sources: Sequence[Source], found: Conditions) -> None:
-    """Sessions are of the rows with one join key, so there must be one, and it must be a key of every relation."""
+def _check_sessions(sources: Sequence[Source], conditions: Conditions) -> None:
+    """Refuse session windows without a join key that all relations share: a session has the rows of one join key."""
     if not isinstance(sources[0].window, Session):
         return
-    pair = len(sources) == 2 and not found.others  # its keys are of both anyway
-    if not found.keys or (not pair and common_key(found.keys, len(sources)) is None):
+    is_pair = len(sources) == 2 and not conditions.others  # every key of a pair is a key of both
+    if not conditions.keys or (not is_pair and common_key(conditions.keys, len(sources)) is None):
         names = ", ".join(f'"{source.alias}"' for source in sources)
         raise InvalidWindow(
             f"relations {names} have session windows but no join key in common",

@@ -1,4 +1,4 @@
-"""The SELECT list: names, Spark text and types of the result's columns."""
+"""The SELECT list: names, Spark SQL and types of the result's columns."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ MOST_OUTPUTS = 10_000
 
 
 def select_outputs(projections: Sequence[exp.Expr], scope: Scope) -> tuple[Output, ...]:
-    """Outputs in order; `*` gives every column of every relation, those of USING once and first."""
-    found: list[Output] = []
+    """Return the outputs in order; `*` stands for all columns of all relations, those of USING once and first."""
+    outputs: list[Output] = []
     for node in projections:
-        found += _outputs(node, scope)
-        if len(found) > MOST_OUTPUTS:
+        outputs += _outputs(node, scope)
+        if len(outputs) > MOST_OUTPUTS:
             raise QueryTooLarge(f"the query selects more than {MOST_OUTPUTS} columns")
-    return tuple(found)
+    return tuple(outputs)
 
 
 def columns_read(projections: Sequence[exp.Expr], scope: Scope, relation: int) -> tuple[str, ...]:
-    """Columns the SELECT list reads from a relation, in the order of its schema."""
+    """Return the columns that the SELECT list reads from a relation, in the order of the schema."""
     source = scope.sources[relation]
     read: set[str] = set()
     for node in projections:
@@ -71,22 +71,22 @@ def _starred(node: exp.Column, scope: Scope) -> Source:
 
 
 def _all_columns(scope: Scope) -> Iterator[Output]:
-    found: list[tuple[int, Field]] = []
+    fields: list[tuple[int, Field]] = []
     for source in scope.sources:
-        found = _merged_first(found, [merge for merge in scope.merges if merge.right == source.index])
-        found += ((source.index, field) for field in source.stream.schema if not scope.hides(source.index, field.name))
-    return (_column_output(field.name, relation, field) for relation, field in found)
+        fields = _merged_first(fields, [merge for merge in scope.merges if merge.right == source.index])
+        fields += ((source.index, field) for field in source.stream.schema if not scope.hides(source.index, field.name))
+    return (_column_output(field.name, relation, field) for relation, field in fields)
 
 
 def _merged_first(columns: list[tuple[int, Field]], merges: Sequence[Merge]) -> list[tuple[int, Field]]:
-    """The columns with those of one JOIN … USING before the others of its chain of JOINs."""
+    """Return the columns with those of one JOIN … USING moved to the front of its chain of JOINs."""
     if not merges:
         return columns
     names = {(merge.left, merge.name) for merge in merges}
-    before = [each for each in columns if each[0] < merges[0].first]
+    before = [column for column in columns if column[0] < merges[0].first]
     chain = columns[len(before) :]
-    merged = [each for each in chain if (each[0], each[1].name.lower()) in names]
-    return [*before, *merged, *(each for each in chain if each not in merged)]
+    merged = [column for column in chain if (column[0], column[1].name.lower()) in names]
+    return [*before, *merged, *(column for column in chain if column not in merged)]
 
 
 def _column_output(name: str, relation: int | None, field: Field) -> Output:

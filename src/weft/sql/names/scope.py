@@ -1,4 +1,4 @@
-"""Names: which relation and column an identifier means."""
+"""The scope of a query: resolves identifiers to relations and columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One relation of the query and the stream behind it."""
+    """A relation of the query and its stream."""
 
     index: int
     alias: str
@@ -28,13 +28,13 @@ class Source:
     fields: Mapping[str, Field] = field(repr=False)
 
     def find(self, name: str) -> Field | None:
-        """The column of this name, without regard to case."""
+        """Return the column with this name, ignoring case; None if no column has it."""
         return self.fields.get(name.lower())
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A column of relation `relation` (None: of the window), and the struct fields taken from it."""
+    """A column of relation `relation` (None for a column of the window), and the struct fields taken from it."""
 
     relation: int | None
     field: Field
@@ -43,9 +43,9 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A column that USING made one: `name` (in lower case) alone means that of relation `left`, not of `right`.
+    """Two columns that USING merges: `name` (in lower case) without a qualifier means the column of relation `left`.
 
-    `first` is the first relation of the chain of JOINs that both are in.
+    `first` is the first relation of the chain of JOINs that contains `left` and `right`.
     """
 
     name: str
@@ -56,9 +56,9 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The relations a query can name, and the columns that USING made one.
+    """The relations that a query can name, and the columns that USING merges.
 
-    `visible` are the relations that can be named at one place: in ON, only those joined so far.
+    `visible` restricts the relations that can be named: in ON, to the relations joined so far.
     """
 
     sources: tuple[Source, ...]
@@ -66,28 +66,28 @@ class Scope:
     visible: range | None = None
 
     def within(self, relations: range) -> Scope:
-        """The same scope at a place where only some relations can be named."""
+        """Return the scope restricted to the given relations."""
         return self if len(relations) == len(self.sources) else replace(self, visible=relations)
 
     def hides(self, relation: int, name: str) -> bool:
-        """Whether `name` alone does not mean this relation's column, because USING made it one with another's."""
+        """Return whether USING merges the relation's column into another one, so that `name` alone does not mean it."""
         lowered = name.lower()
         return any(merge.right == relation and merge.name == lowered for merge in self.merges)
 
     def resolve(self, column: exp.Column) -> Resolved:
-        """What a column reference means; raises the error that says why it means nothing."""
+        """Return the column that a reference means; raise an error if it means none or several."""
         parts = [part.name for part in column.parts]
         source = self.source(parts[0]) if len(parts) > 1 else None
         if source is not None and not self._sees(source):
             source = None
         if source is not None:
-            found = source.find(parts[1])
-            if found is not None:
-                return Resolved(source.index, found, tuple(parts[2:]))
+            match = source.find(parts[1])
+            if match is not None:
+                return Resolved(source.index, match, tuple(parts[2:]))
         return self._resolve_unqualified(column, parts, source)
 
     def source(self, alias: str) -> Source | None:
-        """The relation of this name."""
+        """Return the relation with this alias, ignoring case; None if no relation has it."""
         lowered = alias.lower()
         return next((source for source in self.sources if source.alias.lower() == lowered), None)
 
@@ -96,19 +96,19 @@ class Scope:
 
     def _resolve_unqualified(self, column: exp.Column, parts: Sequence[str], qualifier: Source | None) -> Resolved:
         name = parts[0]
-        found = [
-            (source, hit)
+        matches = [
+            (source, match)
             for source in self.sources
-            if (hit := source.find(name)) is not None and self._sees(source) and not self.hides(source.index, name)
+            if (match := source.find(name)) is not None and self._sees(source) and not self.hides(source.index, name)
         ]
-        if len(found) > 1:
+        if len(matches) > 1:
             raise AmbiguousColumn(
                 f'column "{name}" is ambiguous',
-                detail=f"{_located(column)}It exists in {' and '.join(source.alias for source, _ in found)}.",
-                hint=f"Write {found[0][0].alias}.{name} or {found[1][0].alias}.{name}.",
+                detail=f"{_located(column)}It exists in {' and '.join(source.alias for source, _ in matches)}.",
+                hint=f"Write {matches[0][0].alias}.{name} or {matches[1][0].alias}.{name}.",
             )
-        if found:
-            return Resolved(found[0][0].index, found[0][1], tuple(parts[1:]))
+        if matches:
+            return Resolved(matches[0][0].index, matches[0][1], tuple(parts[1:]))
         if len(parts) == 1 and name.lower() in WINDOW_COLUMNS:
             return self._window_column(name.lower())
         if len(parts) > 1 and qualifier is None:
@@ -134,7 +134,7 @@ class Scope:
         return Resolved(None, Field(name, TIMESTAMP))
 
     def _unknown(self, column: exp.Column, name: str, qualifier: Source | None) -> UnknownColumn:
-        sources = [each for each in self.sources if self._sees(each)] if qualifier is None else [qualifier]
+        sources = [source for source in self.sources if self._sees(source)] if qualifier is None else [qualifier]
         streams = " or ".join(dict.fromkeys(f'stream "{source.stream.name}"' for source in sources))
         hints = (f"{source.alias} has {_listed(source.stream.schema.names())}." for source in sources)
         return UnknownColumn(
@@ -151,7 +151,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def open_scope(relations: Sequence[RelationText], streams: Mapping[str, Stream], using: Sequence[UsingText]) -> Scope:
-    """The scope of a query: every relation is a declared stream, no two have one name."""
+    """Return the scope of a query; raise an error for an undeclared stream or a duplicate alias."""
     sources: list[Source] = []
     for index, relation in enumerate(relations):
         stream = _find_stream(relation.name, streams)
@@ -162,13 +162,13 @@ def open_scope(relations: Sequence[RelationText], streams: Mapping[str, Stream],
         fields = {field.name.lower(): field for field in stream.schema}
         sources.append(Source(index, relation.alias, stream, relation.window, fields))
     scope = Scope(tuple(sources))
-    for each in using:
-        scope = replace(scope, merges=(*scope.merges, _merge(each, scope)))
+    for column in using:
+        scope = replace(scope, merges=(*scope.merges, _merge(column, scope)))
     return scope
 
 
 def _merge(using: UsingText, scope: Scope) -> Merge:
-    """The two columns that one name of USING means; like Spark, of several on the left it takes the first."""
+    """Return the columns that a name of USING merges; like Spark, take the first relation on the left that has it."""
     right = scope.sources[using.right]
     left = [scope.sources[index] for index in using.left]
     owner = next((source for source in left if source.find(using.name) is not None), None)
@@ -183,14 +183,14 @@ def _merge(using: UsingText, scope: Scope) -> Merge:
 
 
 def _find_stream(name: str, streams: Mapping[str, Stream]) -> Stream:
-    found = streams.get(name)
-    if found is None:
+    stream = streams.get(name)
+    if stream is None:
         lowered = name.lower()
-        found = next((stream for key, stream in streams.items() if key.lower() == lowered), None)
-    if found is None:
+        stream = next((stream for key, stream in streams.items() if key.lower() == lowered), None)
+    if stream is None:
         known = _listed(sorted(streams))
         raise UnknownStream(
             f'stream "{name[:120]}" does not exist',
             hint=f"Streams are: {known}." if known else "Declare it first.",
         )
-    return found
+    return stream

@@ -1,1 +1,1 @@
-"""Regular expressions: read as Java reads them, written for RE2, which matches in linear time."""
+"""Regular expressions in Java's syntax, translated for RE2, which matches in linear time."""

@@ -1,4 +1,4 @@
-"""Characters and sets of characters of a regular expression, as Java reads them and as RE2 writes them."""
+"""Characters and character sets of regular expressions, read in Java's syntax and written in RE2's."""
 
 from __future__ import annotations
 
@@ -26,49 +26,49 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CharacterSet:
-    """Code points as sorted ranges that neither meet nor overlap."""
+    """A set of code points, as sorted ranges that neither overlap nor adjoin."""
 
     ranges: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(cls, characters: str) -> CharacterSet:
-        """The set of these characters."""
-        return cls.union((ord(each), ord(each)) for each in characters)
+        """Return the set of the given characters."""
+        return cls.union((ord(character), ord(character)) for character in characters)
 
     @classmethod
     def union(cls, ranges: Iterable[tuple[int, int]]) -> CharacterSet:
-        """The set of everything in some ranges."""
-        found: list[tuple[int, int]] = []
+        """Return the set of all code points in the given ranges."""
+        merged: list[tuple[int, int]] = []
         for low, high in sorted(ranges):
-            if found and low <= found[-1][1] + 1:
-                found[-1] = (found[-1][0], max(high, found[-1][1]))
+            if merged and low <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
             else:
-                found.append((low, high))
-        return cls(tuple(found))
+                merged.append((low, high))
+        return cls(tuple(merged))
 
     def inverse(self) -> CharacterSet:
-        """All other characters."""
-        found, at = [], 0
+        """Return the set of all other code points."""
+        gaps, start = [], 0
         for low, high in self.ranges:
-            if low > at:
-                found.append((at, low - 1))
-            at = high + 1
-        if at <= _LAST:
-            found.append((at, _LAST))
-        return CharacterSet(tuple(found))
+            if low > start:
+                gaps.append((start, low - 1))
+            start = high + 1
+        if start <= _LAST:
+            gaps.append((start, _LAST))
+        return CharacterSet(tuple(gaps))
 
     def folded(self) -> CharacterSet:
-        """With the other case of each ASCII letter, which is all that Java's (?i) ignores."""
-        other = []
+        """Return the set with both cases of each ASCII letter: Java's (?i) ignores the case of no swapped letter."""
+        swapped = []
         for low, high in self.ranges:
             for first, step in ((ord("A"), 32), (ord("a"), -32)):
                 begin, end = max(low, first), min(high, first + 25)
                 if begin <= end:
-                    other.append((begin + step, end + step))
-        return CharacterSet.union((*self.ranges, *other))
+                    swapped.append((begin + step, end + step))
+        return CharacterSet.union((*self.ranges, *swapped))
 
     def text(self) -> str:
-        """In RE2's syntax; one that is empty matches nothing."""
+        """Return the set in RE2's syntax; an empty set matches nothing."""
         if not self.ranges:
             return r"[^\x{0}-\x{10FFFF}]"
         return "[" + "".join(_range_text(low, high) for low, high in self.ranges) + "]"
@@ -79,7 +79,7 @@ def _range_text(low: int, high: int) -> str:
 
 
 def one_character(character: str, special: frozenset[str]) -> str:
-    """A character outside of sets, in RE2's syntax."""
+    """Return a character outside of a set in RE2's syntax; `special` characters are escaped."""
     if character in special:
         return "\\" + character
     return character if character.isprintable() else f"\\x{{{ord(character):X}}}"
@@ -113,57 +113,57 @@ class PatternReader:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left."""
+        """Whether the cursor is at the end of the text."""
         return self.at >= len(self.text)
 
     def peek(self) -> str:
-        """The next character."""
+        """Return the next character."""
         return self.text[self.at]
 
     def next(self, after: str = "") -> str:
-        """Goes past the next character."""
+        """Consume and return the next character; `after` goes into the error at the end of the text."""
         if self.done:
             raise PatternError(f'it ends after "{after}"')
         self.at += 1
         return self.text[self.at - 1]
 
     def take(self, character: str) -> bool:
-        """Goes past a character if it is the next one."""
-        found = self.text.startswith(character, self.at)
-        self.at += len(character) if found else 0
-        return found
+        """Consume `character` if it is next; return whether it was."""
+        is_next = self.text.startswith(character, self.at)
+        self.at += len(character) if is_next else 0
+        return is_next
 
     def while_in(self, characters: str) -> str:
-        """Goes past all that follow and are among these."""
+        """Consume and return the longest run of the given characters."""
         start = self.at
         while not self.done and self.peek() in characters:
             self.at += 1
         return self.text[start : self.at]
 
     def digits(self) -> str:
-        """Goes past a number of at most four digits."""
+        """Consume and return at most four digits."""
         start = self.at
         while not self.done and self.peek() in "0123456789" and self.at < start + 4:
             self.at += 1
         return self.text[start : self.at]
 
     def group_name(self) -> str:
-        """Goes past `<name>`, if there is one."""
+        """Consume `<name>` if it is next; return the name, or an empty text."""
         return self._match(_NAME)
 
     def posix(self) -> str:
-        """Goes past `{Alpha}`, if there is one."""
+        """Consume a class name such as `{Alpha}` if it is next; return the name, or an empty text."""
         return self._match(_POSIX)
 
     def _match(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self.text, self.at)
-        if found is None:
+        match = pattern.match(self.text, self.at)
+        if match is None:
             return ""
-        self.at = found.end()
-        return found[found.re.groups]
+        self.at = match.end()
+        return match[match.re.groups]
 
     def escaped(self, character: str) -> str:
-        """The character that a backslash and `character` stand for."""
+        """Return the character that a backslash and `character` stand for; consume its digits."""
         if character in _CONTROLS:
             return _CONTROLS[character]
         match character:
@@ -183,7 +183,7 @@ class PatternReader:
         return chr(code)
 
     def character_set(self, *, any_case: bool) -> CharacterSet:
-        """The set after a "[", up to its "]"; with both cases of its ASCII letters if `any_case` says so."""
+        """Consume a set after its "[" up to its "]" and return it; `any_case` adds the other case of ASCII letters."""
         inverse = self.take("^")
         ranges: list[tuple[int, int]] = []
         start = self.at
@@ -196,12 +196,12 @@ class PatternReader:
             if last < first and last >= 0:
                 raise PatternError(f'it has the range "{chr(first)}-{chr(last)}", which goes backwards')
             ranges.append((first, max(first, last)))
-        found = CharacterSet.union(ranges)
-        found = found.folded() if any_case else found
-        return found.inverse() if inverse else found
+        result = CharacterSet.union(ranges)
+        result = result.folded() if any_case else result
+        return result.inverse() if inverse else result
 
     def _range_end(self) -> int:
-        """The end of a range that goes on here, or -1; a "-" before the "]" is itself."""
+        """Consume the "-" and the end of a range and return the end; -1 if no range follows (as in "a-]")."""
         if not self.text.startswith("-", self.at) or self.text.startswith("-]", self.at):
             return -1
         self.at += 1

@@ -1,9 +1,9 @@
-"""Regular expressions that a linear-time engine can match: read as Java's, written as RE2's.
+"""Translation of Java's regular expressions to RE2.
 
-Spark's patterns are Java's, whose matcher goes back and tries again: one pattern on one long text can take for ever.
-weft matches with RE2, in time linear in the text. What RE2 lacks (back-references, look-around, possessive
-quantifiers) is refused, and so is everything that means something else in Java or differs between releases of Java;
-the rest is translated so that both find the same match. `PatternError` says what is in the way.
+Spark's patterns are Java's, and Java's matcher backtracks: one pattern on one long text can take exponential time. weft
+matches with RE2, in time linear in the text. Constructs that RE2 lacks (back-references, look-around, possessive
+quantifiers), that mean something else in RE2, or that differ between releases of Java raise a `PatternError`. The rest
+is translated so that both engines find the same match.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft.sql.patterns.scan import Step, stays_near
 
 LONGEST_PATTERN = 1000
 _LARGEST = 250
-"""Characters and sets of a pattern after its counted repetitions are written out."""
+"""The largest size of a pattern: its characters and sets, with counted repetitions written out."""
 _MOST_REPEATS = 250
 _MOST_GROUPS = 50
 _NO_LINE_END = r"[^\n\r\x{85}\x{2028}\x{2029}]"
@@ -31,26 +31,26 @@ _REFUSED_ESCAPES = {
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern in RE2's language, with what a caller has to know of it."""
+    """A pattern translated to RE2, with its properties."""
 
     text: str
-    """In RE2's syntax; every group has a name, g1 and so on."""
+    """The pattern in RE2's syntax; its groups are named g1, g2 and so on."""
     groups: int
     empty: bool
-    """Whether it matches the empty text somewhere in every text."""
+    """Whether the pattern can match the empty string."""
     ends: bool
-    """Whether it has a `$`, which is written `\\z` here: it also matches before the line end that ends a text."""
+    """Whether the pattern has a `$`, which also matches before a final line end; `text` has only `\\z` in its place."""
     plain: str | None
-    """The text it stands for if it has no operators at all."""
+    """The text that a pattern without operators stands for."""
     begins: bool = False
-    """Whether it has a `^`."""
+    """Whether the pattern has a `^` or `\\A`."""
     scans: bool = False
-    """Whether finding all its matches may read far beyond each of them (`sql/patterns/scan.py`)."""
+    """Whether finding all matches may read far beyond each of them (`sql/patterns/scan.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A piece of a pattern: its translation, how large it is, and what it can do."""
+    """A part of a pattern: its translation, its size and its properties."""
 
     text: str
     size: int
@@ -58,11 +58,11 @@ class _Part:
     ends: bool = False
     plain: str | None = None
     loops: bool = False
-    """Whether it repeats something without end."""
+    """Whether the part has an unbounded repetition."""
     open: bool = False
-    """Whether it can read on without end and not be complete on the way."""
+    """Whether the part can read any number of characters without completing a match."""
     steps: tuple[Step, ...] | None = None
-    """Its characters one after the other, if it is no more than that."""
+    """The steps of a part that is a plain sequence of (repeated) characters and sets."""
 
 
 _NOTHING = _Part("", 0, empty=True, plain="", steps=())
@@ -76,20 +76,20 @@ def _one(text: str, characters: CharacterSet, plain: str | None = None) -> _Part
 
 @lru_cache(maxsize=1024)
 def read_pattern(text: str) -> Pattern:
-    """The pattern that a text means in Java; raises `PatternError`."""
+    """Return the translation of a pattern in Java's syntax; raise `PatternError` if it has none."""
     if len(text) > LONGEST_PATTERN:
         raise PatternError(f"it is longer than {LONGEST_PATTERN} characters")
-    reader = _Reader(PatternReader(text))
-    whole = reader.whole()
-    return Pattern(whole.text, reader.groups, whole.empty, whole.ends, whole.plain, reader.begins, _scans(whole))
+    parser = _Reader(PatternReader(text))
+    part = parser.whole()
+    return Pattern(part.text, parser.groups, part.empty, part.ends, part.plain, parser.begins, _scans(part))
 
 
-def _scans(whole: _Part) -> bool:
-    return whole.open and not (whole.steps is not None and stays_near(whole.steps))
+def _scans(part: _Part) -> bool:
+    return part.open and not (part.steps is not None and stays_near(part.steps))
 
 
 class _Reader:
-    """Recursive descent over one pattern; nesting is bounded by `_MOST_GROUPS`."""
+    """A recursive-descent parser of one pattern; `_MOST_GROUPS` bounds the recursion."""
 
     def __init__(self, source: PatternReader) -> None:
         self.source = source
@@ -100,12 +100,12 @@ class _Reader:
         self.begins = False
 
     def whole(self) -> _Part:
-        """The whole pattern, flags first."""
+        """Return the whole pattern, with its leading flags applied."""
         self._leading_flags()
-        found = self._alternatives()
+        part = self._alternatives()
         if not self.source.done:
             raise PatternError('it has a ")" without "("')
-        return found
+        return part
 
     def _leading_flags(self) -> None:
         text = self.source.text
@@ -134,24 +134,24 @@ class _Reader:
         )
 
     def _sequence(self) -> _Part:
-        found = _NOTHING
+        sequence = _NOTHING
         while not self.source.done and self.source.peek() not in "|)":
-            if found.ends:
+            if sequence.ends:
                 raise PatternError('it has a "$" that is not at its end', hint="Write \\\\$ for the character itself.")
             part = self._quantified(self._atom())
-            found = self._sized(
+            sequence = self._sized(
                 _Part(
-                    found.text + part.text,
-                    found.size + part.size,
-                    empty=found.empty and part.empty,
+                    sequence.text + part.text,
+                    sequence.size + part.size,
+                    empty=sequence.empty and part.empty,
                     ends=part.ends,
-                    plain=None if found.plain is None or part.plain is None else found.plain + part.plain,
-                    loops=found.loops or part.loops,
-                    open=found.open or part.open or (found.loops and not part.empty),
-                    steps=None if found.steps is None or part.steps is None else found.steps + part.steps,
+                    plain=None if sequence.plain is None or part.plain is None else sequence.plain + part.plain,
+                    loops=sequence.loops or part.loops,
+                    open=sequence.open or part.open or (sequence.loops and not part.empty),
+                    steps=None if sequence.steps is None or part.steps is None else sequence.steps + part.steps,
                 )
             )
-        return found
+        return sequence
 
     def _sized(self, part: _Part) -> _Part:
         if part.size > _LARGEST:
@@ -192,8 +192,8 @@ class _Reader:
             case "(":
                 return self._group()
             case "[":
-                found = source.character_set(any_case=self.any_case)
-                return _one(found.text(), found)
+                characters = source.character_set(any_case=self.any_case)
+                return _one(characters.text(), characters)
             case ".":
                 return _one(r"(?s:.)", _ANY) if self.any_character else _one(_NO_LINE_END, _DOT)
             case "^":
@@ -232,8 +232,8 @@ class _Reader:
                 return self._anchor(_Part(r"\z", 1, empty=True))
             case "Q":
                 return self._quoted()
-            case "p" if (found := source.posix()) in POSIX and not self.any_case:
-                return _one(POSIX[found].text(), POSIX[found])
+            case "p" if (name := source.posix()) in POSIX and not self.any_case:
+                return _one(POSIX[name].text(), POSIX[name])
             case _:
                 pass
         if character in _REFUSED_ESCAPES:
@@ -241,33 +241,33 @@ class _Reader:
         return self._literal(source.escaped(character))
 
     def _quoted(self) -> _Part:
-        """Everything up to \\E as it stands; a quantifier after it is for its last character, so there may be none."""
+        """Read literal text up to \\E; refuse a quantifier after it, which would repeat only the last character."""
         source = self.source
         end = source.text.find("\\E", source.at)
         body = source.text[source.at : end if end >= 0 else len(source.text)]
         source.at = end + 2 if end >= 0 else len(source.text)
-        found = _NOTHING
+        quoted = _NOTHING
         for part in map(self._literal, body):
-            plain = None if found.plain is None or part.plain is None else found.plain + part.plain
-            found = _Part(found.text + part.text, found.size + 1, empty=False, plain=plain)
-        return self._anchor(found)
+            plain = None if quoted.plain is None or part.plain is None else quoted.plain + part.plain
+            quoted = _Part(quoted.text + part.text, quoted.size + 1, empty=False, plain=plain)
+        return self._anchor(quoted)
 
     def _group(self) -> _Part:
         source = self.source
         self.depth += 1
         if self.depth > _MOST_GROUPS or self.groups >= _MOST_GROUPS:
             raise PatternError(f"it has more than {_MOST_GROUPS} groups")
-        before = (self.any_case, self.any_character)
+        outer_flags = (self.any_case, self.any_character)
         opening = self._opening()
         body = self._alternatives()
         if not source.take(")"):
             raise PatternError('it has a "(" without ")"')
-        self.any_case, self.any_character = before
+        self.any_case, self.any_character = outer_flags
         self.depth -= 1
         return replace(body, text=f"{opening}{body.text})", size=body.size + 1, plain=None)
 
     def _opening(self) -> str:
-        """How a group begins; flags hold until its end."""
+        """Return the opening of a group in RE2's syntax, and set the flags that hold up to its end."""
         source = self.source
         if not source.take("?"):
             self.groups += 1
@@ -281,15 +281,15 @@ class _Reader:
         if flags and source.take(":"):
             self.any_case, self.any_character = self.any_case or "i" in flags, self.any_character or "s" in flags
             return "(?:"
-        rest = source.text[source.at : source.at + 2]
-        what: dict[str, str] = {"=": "look-ahead", "!": "look-ahead", "<": "look-behind", ">": "an atomic group"}
+        construct = source.text[source.at : source.at + 2]
+        refused: dict[str, str] = {"=": "look-ahead", "!": "look-ahead", "<": "look-behind", ">": "an atomic group"}
         raise PatternError(
-            f"it has {what.get(rest[:1], 'flags other than (?i) and (?s), or flags that are not at its start')}"
+            f"it has {refused.get(construct[:1], 'flags other than (?i) and (?s), or flags that are not at its start')}"
         )
 
 
 def _counts(source: PatternReader) -> tuple[int, int | None, str] | None:
-    """Least and greatest number of a quantifier, and its text."""
+    """Consume a quantifier and return its least count, its greatest count (None if unbounded) and its text."""
     for sign, low, high in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
         if source.take(sign):
             return low, high, sign
@@ -311,26 +311,26 @@ def _counts(source: PatternReader) -> tuple[int, int | None, str] | None:
 
 
 def replacement(text: str, groups: int) -> str:
-    """Java's replacement text ($1, \\$) in RE2's words (\\1); raises `PatternError`."""
-    found: list[str] = []
+    """Return Java's replacement text ($1, \\$) in RE2's syntax (\\1); raise `PatternError` if that is not possible."""
+    rewritten: list[str] = []
     characters = iter(text)
     for character in characters:
         if character == "\\":
             following = next(characters, None)
             if following is None:
                 raise PatternError("its replacement ends with a backslash")
-            found.append(_rewritten(following))
+            rewritten.append(_rewritten(following))
         elif character == "$":
             digit = next(characters, "")
             if not (digit.isascii() and digit.isdigit()) or int(digit) > groups:
                 raise PatternError(
                     f"its replacement refers to a group that it does not have: ${digit}", hint="Write \\\\$ for a $."
                 )
-            found.append(f"\\{digit}")
+            rewritten.append(f"\\{digit}")
         else:
-            found.append(_rewritten(character))
+            rewritten.append(_rewritten(character))
     _check_digits(text, groups)
-    return "".join(found)
+    return "".join(rewritten)
 
 
 def _rewritten(character: str) -> str:
@@ -338,7 +338,7 @@ def _rewritten(character: str) -> str:
 
 
 def _check_digits(text: str, groups: int) -> None:
-    """Java reads $12 as group 12 if there is one, RE2 never does."""
-    for at, character in enumerate(text):
-        if groups > 9 and character == "$" and re.match("[0-9]{2}", text[at + 1 : at + 3]):
+    """Refuse references of two digits: Java reads $12 as group 12 if it exists, RE2 as group 1 and a 2."""
+    for i, character in enumerate(text):
+        if groups > 9 and character == "$" and re.match("[0-9]{2}", text[i + 1 : i + 3]):
             raise PatternError("its replacement refers to a group by more than one digit")

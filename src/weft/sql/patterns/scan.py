@@ -1,8 +1,8 @@
-"""Whether finding all matches of a pattern may read far beyond each of them.
+"""Analysis whether finding all matches of a pattern may read far beyond each of them.
 
-One search reads a text once. But a search that has a match in hand goes on while a better one is possible: `x.*y|x`
-reads on to the end for a `y`, gives back one `x`, and the next search does it again. With many matches that is the
-square of the text. What is found here is never wrong about a pattern it calls safe; it may be about others.
+One search reads a text once, but it does not stop at a match while a better one is possible: `x.*y|x` reads to the end
+of the text for a `y`, returns one `x`, and the next search reads to the end again. With many matches the time is
+quadratic in the text. The analysis is conservative: a pattern that it calls safe is safe, other patterns may be too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft.sql.patterns.characters import CharacterSet
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One character of a set, repeated; a `high` of None is without end."""
+    """A character of a set, repeated `low` to `high` times; a `high` of None is unbounded."""
 
     characters: CharacterSet
     low: int = 1
@@ -24,38 +24,38 @@ class Step:
 
     @property
     def varies(self) -> bool:
-        """Whether there is more than one number of repetitions."""
+        """Whether the number of repetitions is not fixed."""
         return self.low != self.high
 
 
 def stays_near(steps: Sequence[Step]) -> bool:
-    """Whether a sequence of steps never reads far beyond its match, although some step has no end."""
+    """Return whether a sequence of steps with an unbounded step never reads far beyond its match."""
     return _is_certain(steps) or _is_lazy(steps)
 
 
 def _is_certain(steps: Sequence[Step]) -> bool:
-    """Every character decides whether a repetition goes on: when what follows has begun, nothing better is left."""
-    return not any(_meet(step.characters, each) for at, step in enumerate(steps) if step.varies
-                   for each in _following(steps[at + 1 :]))  # fmt: skip
+    """Return whether the next character always decides if a repetition continues: then no better match can follow."""
+    return not any(_meet(step.characters, following) for i, step in enumerate(steps) if step.varies
+                   for following in _following(steps[i + 1 :]))  # fmt: skip
 
 
 def _following(steps: Sequence[Step]) -> list[CharacterSet]:
-    """What the next character may be after a step."""
-    found = []
+    """Return the sets that can match the next character, given the remaining steps."""
+    sets = []
     for step in steps:
-        found.append(step.characters)
+        sets.append(step.characters)
         if step.low > 0:
             break
-    return found
+    return sets
 
 
 def _is_lazy(steps: Sequence[Step]) -> bool:
-    """One lazy repetition between parts of bounded length: the first end that is found is the best."""
-    endless = [at for at, step in enumerate(steps) if step.high is None]
-    if len(endless) != 1 or not steps[endless[0]].lazy:
+    """Return whether the only unbounded step is lazy and follows fixed steps: then the first match is the best."""
+    unbounded = [i for i, step in enumerate(steps) if step.high is None]
+    if len(unbounded) != 1 or not steps[unbounded[0]].lazy:
         return False
-    return not any(step.varies for step in steps[: endless[0]])
+    return not any(step.varies for step in steps[: unbounded[0]])
 
 
-def _meet(one: CharacterSet, other: CharacterSet) -> bool:
-    return any(low <= last and first <= high for low, high in one.ranges for first, last in other.ranges)
+def _meet(left: CharacterSet, right: CharacterSet) -> bool:
+    return any(low <= last and first <= high for low, high in left.ranges for first, last in right.ranges)

@@ -1,1 +1,1 @@
-"""From text to syntax: tokens, clauses, literals and durations."""
+"""From text to syntax trees: tokens, clauses, literals and durations."""

@@ -1,4 +1,4 @@
-"""Durations as people write them: `5 seconds`, `250 ms`, `2 hours 30 minutes`."""
+"""Parse durations such as `5 seconds`, `250 ms` and `2 hours 30 minutes`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _SPLIT = re.compile(r"([+-]?)\s*([0-9.]+)\s*([a-zµμ]+)", re.IGNORECASE)
 
 
 def read_micros(text: str) -> int | None:
-    """Microseconds of a text such as `1 minute 30 seconds`, possibly negative; None if it is not a duration.
+    """Return the microseconds of a text such as `1 minute 30 seconds`, possibly negative; None if it is not a duration.
 
-    A fraction finer than a microsecond is not a duration: event time has no such ticks.
+    A fraction of a microsecond is not a duration, because event time has microsecond precision.
     """
     if len(text) > 200 or not _WHOLE.fullmatch(text):
         return None
@@ -43,7 +43,7 @@ def read_micros(text: str) -> int | None:
 
 
 def parse_duration(text: str | timedelta) -> timedelta:
-    """The duration a setting gives as text; a `timedelta` passes through. Raises `InvalidSetting`."""
+    """Return the duration of a setting, given as text or a `timedelta`; raise `InvalidSetting` if it is not valid."""
     if isinstance(text, timedelta):
         return _checked(text, str(text))
     if not isinstance(text, str):

@@ -1,4 +1,4 @@
-"""Calls on the tokens of a query: functions are marked by name, and those that are refused by name are found."""
+"""Function calls in the tokens of a query: mark the names of functions, and refuse unsupported functions by name."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from weft.sql.functions.allowlist import (
 )
 from weft.sql.syntax.duration import UNITS
 
-# sqlglot translates the functions it knows into nodes of its own and back, not always to the same function. A marked
-# name is unknown to it, so the call survives as written.
+# sqlglot translates the functions that it knows into its own nodes and back, and not always to the same function. It
+# does not know a marked name, so the call stays as written.
 MARK = "weft$"
 _WITH_GRAMMAR = frozenset("cast try_cast extract trim overlay position substring substr".split())
 _WITH_UNIT = frozenset("timestampadd timestampdiff dateadd datediff date_add date_diff".split())
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
-# Keywords that are functions where no operand stands before them; a FILTER after a call belongs to the call.
+# Keywords that are functions unless an operand precedes them (FILTER after a call belongs to the call).
 _CALLED_KEYWORDS = (
     TokenType.LEFT, TokenType.RIGHT, TokenType.REPLACE, TokenType.CHAR, TokenType.EXISTS, TokenType.FILTER,
     TokenType.ISNULL, TokenType.RLIKE,
@@ -41,29 +41,29 @@ _OPERANDS = {
     TokenType.NULL, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END,
 }  # fmt: skip
 _OPEN, _CLOSE = (TokenType.L_PAREN, TokenType.L_BRACKET), (TokenType.R_PAREN, TokenType.R_BRACKET)
-# With a unit they are another name for this one; the parser would make days of their arguments.
+# With a unit, these are synonyms of timestampdiff; the parser would convert their arguments to days.
 _DIFFERENCES = dict.fromkeys(("datediff", "date_diff"), "timestampdiff")
 
 
 def position(text: str, offset: int) -> str:
-    """Where an offset is, for people: lines and columns count from one."""
+    """Return the line and column of an offset, counted from one, as text for an error message."""
     line = text.count("\n", 0, offset) + 1
     return f"line {line}, column {offset - text.rfind(chr(10), 0, offset)}"
 
 
 def mark_functions(tokens: list[Token], text: str) -> list[Token]:
-    """Tokens with a mark before the name of each function that has no grammar of its own."""
+    """Return the tokens with `MARK` before the name of each function that has no grammar of its own."""
     marked = []
     for index, token in enumerate(tokens):
         following = tokens[index + 1].token_type if index + 1 < len(tokens) else None
         before = tokens[index - 1].token_type if index else None
         if following is TokenType.L_PAREN:
             _check_function(token, tokens[index + 2 : index + 3], before=before, text=text)
-            named = token.token_type in _NAMES or _is_called(tokens, index)
-            if named and not _keeps_grammar(tokens, index):
+            is_function = token.token_type in _NAMES or _is_called(tokens, index)
+            if is_function and not _keeps_grammar(tokens, index):
                 marked.append(Token(TokenType.VAR, MARK + token.text, token.line, token.col, token.start, token.end))
                 continue
-            if named and token.text.lower() in _DIFFERENCES:
+            if is_function and token.text.lower() in _DIFFERENCES:
                 name = _DIFFERENCES[token.text.lower()]
                 token = Token(token.token_type, name, token.line, token.col, token.start, token.end)  # noqa: PLW2901
         elif (
@@ -78,7 +78,7 @@ def mark_functions(tokens: list[Token], text: str) -> list[Token]:
 
 
 def _is_called(tokens: list[Token], index: int) -> bool:
-    """Whether a keyword is a function here."""
+    """Return whether the keyword at `index` is the name of a function."""
     if tokens[index].token_type not in _CALLED_KEYWORDS:
         return False
     before = index - 1
@@ -93,7 +93,7 @@ def _keeps_grammar(tokens: list[Token], index: int) -> bool:
 
 
 def _has_unit(tokens: list[Token], first: int) -> bool:
-    """Whether the first of three arguments is a unit; `day` may also be a column."""
+    """Return whether there are three arguments and the first is a unit: with two, `day` is a column."""
     if first >= len(tokens) or tokens[first].text.lower() not in UNITS | {"month", "quarter", "year"}:
         return False
     depth = commas = 0
@@ -105,11 +105,11 @@ def _has_unit(tokens: list[Token], first: int) -> bool:
     return commas == 2
 
 
-def _check_function(token: Token, argument: list[Token], *, before: TokenType | None, text: str) -> None:
+def _check_function(token: Token, following: list[Token], *, before: TokenType | None, text: str) -> None:
     name = token.text.lower()
     if name in _REFUSED and before not in _QUANTIFIED:
         _refuse_function(name, position(text, token.start))
-    no_argument = bool(argument) and argument[0].token_type is TokenType.R_PAREN
+    no_argument = bool(following) and following[0].token_type is TokenType.R_PAREN
     if name in ("unix_timestamp", "to_unix_timestamp") and no_argument:
         raise _unstable(name, position(text, token.start))
     if token.token_type is TokenType.IDENTIFIER and not _FUNCTION_NAME.fullmatch(token.text):

@@ -1,4 +1,4 @@
-"""Conditions on the distance of two event times: `a.ts <= p.ts + INTERVAL 10 SECONDS`."""
+"""Conditions on the distance of two event times, such as `a.ts <= p.ts + INTERVAL 10 SECONDS`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.sql.syntax.duration import LONGEST, read_micros
 from weft.sql.syntax.parse import strip
 from weft.sql.syntax.spark_text import short_text
 
-# Which relation's event time a column is, or None.
+# Returns the relation whose event time a column is; None for other columns.
 TimeOf = Callable[[exp.Column], int | None]
 
 _LIMIT = LONGEST // timedelta(microseconds=1)
@@ -23,25 +23,25 @@ _LIMIT = LONGEST // timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """The sum of some relations' event times, each as often as `times` says (never zero times), and `micros`."""
+    """A sum of event times and `micros`; `times` has the (nonzero) coefficient of each relation's event time."""
 
     times: Mapping[int, int]
     micros: int
 
     def plus(self, other: _Sum, sign: int) -> _Sum:
         times = Counter(self.times)
-        for relation, often in other.times.items():
-            times[relation] += sign * often
-        return _Sum({relation: often for relation, often in times.items() if often}, self.micros + sign * other.micros)
+        for relation, count in other.times.items():
+            times[relation] += sign * count
+        return _Sum({relation: count for relation, count in times.items() if count}, self.micros + sign * other.micros)
 
     @property
     def degree(self) -> int:
-        """1 for a point in time, 0 for a distance."""
+        """The degree of the sum: 1 for a point in time, 0 for a distance."""
         return sum(self.times.values())
 
 
 def time_bounds(node: exp.Expr, time_of: TimeOf) -> tuple[tuple[int, int], TimeBounds] | None:
-    """Relations i < j and what a comparison says about ti − tj; None if it is not about two event times' distance."""
+    """Return relations i < j and a comparison's bounds on ti − tj; None if it does not compare two event times."""
     if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
         return None
     left = _sum(node.this, time_of)
@@ -64,7 +64,7 @@ def time_bounds(node: exp.Expr, time_of: TimeOf) -> tuple[tuple[int, int], TimeB
 
 
 def _range(kind: type[exp.Expr]) -> tuple[int | None, int | None]:
-    """Values x with `x kind 0`, both ends included."""
+    """Return the smallest and largest x for which `x kind 0` is true."""
     if kind is exp.EQ:
         return 0, 0
     if kind is exp.LT:
@@ -104,7 +104,7 @@ def _sum(node: exp.Expr, time_of: TimeOf) -> _Sum | None:
 
 
 def interval_micros(node: exp.Interval) -> int:
-    """Microseconds of an interval literal; raises `UnsupportedQuery` for months, years and computed intervals."""
+    """Return the microseconds of an interval literal; refuse months, years and computed intervals."""
     value, unit = node.this, node.args.get("unit")
     if isinstance(value, exp.Literal) and (unit is None or isinstance(unit, exp.Var)):
         micros = read_micros(f"{value.name} {unit.name if unit is not None else ''}")

@@ -1,4 +1,4 @@
-"""Values of literals, and casts of literals at bind time, as Spark's ANSI mode does them."""
+"""Values of literals, and casts of literals at bind time with the results of Spark's ANSI mode."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from weft.plan.types import BIGINT, DATE, DOUBLE, FLOATS, INT, INTEGERS, TIMESTA
 
 
 class NeedsSpark(Exception):
-    """Not in weft's algebra: Spark evaluates the expression around it."""
+    """Raised for an expression that weft cannot evaluate and leaves to Spark."""
 
 
-# Exact for every value a query can hold: decimals have at most 38 digits, and a scale at most that.
+# Exact for every value in a query: decimals have at most 38 digits and a scale of at most 38.
 _WIDE = Context(prec=200)
 
 BITS = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
@@ -38,7 +38,7 @@ _FALSE = frozenset(("f", "false", "n", "no", "0"))
 
 
 def number(text: str) -> Literal:
-    """The literal a number in the query stands for: int, bigint, decimal or double."""
+    """Return the int, bigint, decimal or double literal of a number in the query."""
     if not _NUMBER.fullmatch(text):
         raise QuerySyntaxError(f'"{text[:50]}" is not a number')
     if "e" in text.lower():
@@ -53,7 +53,7 @@ def number(text: str) -> Literal:
 
 
 def integer(value: int) -> Literal:
-    """An integer literal of the smallest type Spark gives it."""
+    """Return an integer literal with the type that Spark gives it: int, bigint or decimal."""
     if fits(value, INT):
         return Literal(value, INT)
     if fits(value, BIGINT):
@@ -62,7 +62,7 @@ def integer(value: int) -> Literal:
 
 
 def decimal_type(value: Decimal) -> DataType:
-    """Spark's type of a decimal literal."""
+    """Return Spark's type of a decimal literal."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     scale = max(-exponent, 0)
@@ -75,7 +75,7 @@ def _too_long(text: str) -> Literal:
 
 
 def fits(value: int | Decimal, type_: DataType) -> bool:
-    """Whether a decimal or integer type holds the value exactly."""
+    """Return whether an integer or decimal type holds the value exactly."""
     if type_.kind is Kind.DECIMAL:
         scaled = Decimal(value).scaleb(type_.scale, _WIDE)
         return scaled == scaled.to_integral_value() and abs(scaled) < 10**type_.precision
@@ -84,7 +84,7 @@ def fits(value: int | Decimal, type_: DataType) -> bool:
 
 
 def limits(type_: DataType) -> tuple[int, int]:
-    """Smallest and largest value of an integer type; of a decimal type in units of its last digit."""
+    """Return the smallest and largest value of an integer or decimal type, in units of its last digit."""
     if type_.kind is Kind.DECIMAL:
         return 1 - 10**type_.precision, 10**type_.precision - 1
     bits = BITS[type_.kind]
@@ -92,7 +92,7 @@ def limits(type_: DataType) -> tuple[int, int]:
 
 
 def cast_literal(literal: Literal, target: DataType) -> Literal:
-    """The literal as `target`, if that is exact or what Spark's cast gives; raises `NeedsSpark` or `TypeMismatch`."""
+    """Return the literal as `target`, with the value of Spark's cast; raise `NeedsSpark` or `TypeMismatch`."""
     value = literal.value
     if value is None or literal.type == target:
         return Literal(value, target)
@@ -121,12 +121,12 @@ def _of_scale(value: int | Decimal, target: DataType) -> int | Decimal:
 
 
 def units(value: int | Decimal, type_: DataType) -> int:
-    """A value that fits the type, counted in its smallest steps."""
+    """Return a value that fits the type, in units of the type's last digit."""
     return int(Decimal(value).scaleb(type_.scale, _WIDE)) if type_.kind is Kind.DECIMAL else int(value)
 
 
 def from_units(count: int, type_: DataType) -> int | Decimal:
-    """The value of so many smallest steps of an integer or decimal type."""
+    """Return the value of `count` units of the last digit of an integer or decimal type."""
     return Decimal(count).scaleb(-type_.scale, _WIDE) if type_.kind is Kind.DECIMAL else count
 
 
@@ -175,7 +175,7 @@ def _read_date(text: str) -> date | None:
 
 
 def _read_timestamp(text: str) -> datetime | None:
-    """A time in UTC, the session's zone, unless the text names an offset."""
+    """Return the time in UTC, or None; without an offset, the text is in UTC, which is the session's time zone."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""From tokens to the one shape of query weft takes: SELECT … FROM relations [WHERE …] [GROUP BY …]."""
+"""Parse a query of the form that weft supports: SELECT … FROM relations [WHERE …] [GROUP BY …] [HAVING …]."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FORBIDDEN: dict[type[exp.Expr], str] = {
     exp.JSONExtractScalar: "the operator ->>",
     exp.Command: "a command",
 }
-# Everything an expression may consist of; functions that SQL gives a grammar of their own are among them.
+# The nodes that an expression may consist of, including functions with a grammar of their own.
 _NODES = frozenset(
     (
         exp.Add, exp.Alias, exp.All, exp.And, exp.Anonymous, exp.Any, exp.Array, exp.Between, exp.BitwiseAnd,
@@ -58,7 +58,7 @@ _NODES = frozenset(
         exp.Where,
     )
 )  # fmt: skip
-# What sqlglot may raise instead of a ParseError on text that no dialect knows.
+# Errors other than ParseError that sqlglot may raise on malformed text.
 _PARSER_FAILURES = (AttributeError, IndexError, KeyError, TypeError, ValueError, AssertionError)
 _SHAPE = "A query is SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …] [HAVING …]."
 _FUNCTIONS = (
@@ -69,7 +69,7 @@ _WORD = re.compile(r"\w+(?: \w+)*")
 
 @dataclass(frozen=True, slots=True)
 class RelationText:
-    """A relation as written: `name` has its dots, `alias` is how the query refers to it."""
+    """A relation as written: its possibly dotted `name`, the `alias` that the query uses for it, and its window."""
 
     name: str
     alias: str
@@ -78,7 +78,7 @@ class RelationText:
 
 @dataclass(frozen=True, slots=True)
 class UsingText:
-    """A column of USING: of relation `right`, and of one of the relations `left` that it is joined to."""
+    """A column of USING, which relation `right` and one of the relations `left` have."""
 
     name: str
     left: range
@@ -87,7 +87,7 @@ class UsingText:
 
 @dataclass(frozen=True, slots=True)
 class ConditionText:
-    """A conjunct of ON or WHERE, and the relations it can name."""
+    """A condition of ON or WHERE, and the relations that it can name."""
 
     node: exp.Expr
     relations: range
@@ -95,7 +95,7 @@ class ConditionText:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A query as written: nothing resolved, only its shape is known to be one weft takes."""
+    """A query of a supported form, before name resolution."""
 
     projections: tuple[exp.Expr, ...]
     relations: tuple[RelationText, ...]
@@ -107,14 +107,14 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True)
 class GroupText:
-    """GROUP BY as written; `all` stands for every selected expression without an aggregate."""
+    """GROUP BY as written; `all` is set for GROUP BY ALL, which means all selected expressions without an aggregate."""
 
     expressions: tuple[exp.Expr, ...]
     all: bool = False
 
 
 def parse(text: str) -> Parsed:
-    """The parts of a query; conditions are the conjuncts of ON and WHERE in that order."""
+    """Return the clauses of a query; its conditions are the conjuncts of ON, then of WHERE."""
     scanned = scan(text)
     try:
         statements = Spark().parser().parse(scanned.tokens, text)
@@ -131,12 +131,12 @@ def parse(text: str) -> Parsed:
     where, having = select.args.get("where"), select.args.get("having")
     if where is not None:
         conditions.append(ConditionText(where.this, range(len(tables))))
-    written = [condition.node for condition in conditions]
+    condition_nodes = [condition.node for condition in conditions]
     group = _group(select)
-    grouped = group.expressions if group is not None else ()
-    check_nodes([*select.expressions, *written, *grouped, *([having.this] if having is not None else ())])
-    _refuse_calls(written, COMPUTED | WINDOWS, "WHERE or ON")
-    _refuse_calls(grouped, COMPUTED, "GROUP BY")
+    group_nodes = group.expressions if group is not None else ()
+    check_nodes([*select.expressions, *condition_nodes, *group_nodes, *([having.this] if having is not None else ())])
+    _refuse_calls(condition_nodes, COMPUTED | WINDOWS, "WHERE or ON")
+    _refuse_calls(group_nodes, COMPUTED, "GROUP BY")
     return Parsed(
         tuple(select.expressions),
         tuple(_relation(table, scanned.windows) for table in tables),
@@ -152,12 +152,12 @@ def parse(text: str) -> Parsed:
 
 
 def _joined(joins: list[exp.Join]) -> tuple[list[UsingText], list[ConditionText]]:
-    """Columns of USING and conditions of ON; both see only what JOIN has joined since the last comma."""
+    """Return the columns of USING and the conditions of ON; both see only the relations joined since the last comma."""
     using: list[UsingText] = []
     conditions: list[ConditionText] = []
     first = 0
     for relation, join in enumerate(joins, start=1):
-        # The parser calls a comma CROSS as well; the written CROSS JOIN was refused on the tokens.
+        # The parser reads a comma as CROSS; `scan` has refused a written CROSS JOIN.
         on, names = join.args.get("on"), dict.fromkeys(_using_name(name) for name in join.args.get("using") or ())
         if join.args.get("kind") == "CROSS" and on is None and not names:
             first = relation
@@ -168,22 +168,22 @@ def _joined(joins: list[exp.Join]) -> tuple[list[UsingText], list[ConditionText]
 
 
 def called(node: exp.Expr, names: frozenset[str]) -> str:
-    """The name of the function that a node calls, in lower case, if it is one of `names`; else nothing."""
+    """Return the name, in lower case, of the function that a node calls; an empty text if it is not in `names`."""
     name = node.name.removeprefix(MARK).lower() if isinstance(node, exp.Anonymous) else ""
     return name if name in names else ""
 
 
 def calls_in(node: exp.Expr, names: frozenset[str]) -> Iterator[exp.Expr]:
-    """All calls of these functions in a tree."""
+    """Return all calls of the functions `names` in a tree."""
     return (call for call in node.find_all(exp.Anonymous) if called(call, names))
 
 
 def _refuse_calls(roots: Sequence[exp.Expr], names: frozenset[str], place: str) -> None:
     for call in (call for root in roots for call in calls_in(root, names)):
         name = called(call, names)
-        what = "function" if name in WINDOWS else "aggregate function"
+        kind = "function" if name in WINDOWS else "aggregate function"
         hint = "It belongs into GROUP BY." if name in WINDOWS else "To filter groups, use HAVING."
-        raise UnsupportedQuery(f"{what} {name}() in {place} is not supported{_at(call)}", hint=hint)
+        raise UnsupportedQuery(f"{kind} {name}() in {place} is not supported{_at(call)}", hint=hint)
 
 
 def _group(select: exp.Select) -> GroupText | None:
@@ -197,12 +197,12 @@ def _group(select: exp.Select) -> GroupText | None:
     for node in group.expressions:
         if isinstance(node, exp.GroupingSets | exp.Rollup | exp.Cube):
             raise _grouping_sets("GROUPING SETS" if isinstance(node, exp.GroupingSets) else node.key.upper())
-        plain = strip(node)
-        expressions += plain.expressions if isinstance(plain, exp.Tuple) else (plain,)
-    every = group.args.get("all")
-    if every is False or (every and expressions):
-        raise UnsupportedQuery(f"GROUP BY {'ALL' if every else 'DISTINCT'} with expressions is not supported")
-    return GroupText(tuple(expressions), bool(every))
+        inner = strip(node)
+        expressions += inner.expressions if isinstance(inner, exp.Tuple) else (inner,)
+    all_ = group.args.get("all")
+    if all_ is False or (all_ and expressions):
+        raise UnsupportedQuery(f"GROUP BY {'ALL' if all_ else 'DISTINCT'} with expressions is not supported")
+    return GroupText(tuple(expressions), bool(all_))
 
 
 def _grouping_sets(what: str) -> UnsupportedQuery:
@@ -210,7 +210,7 @@ def _grouping_sets(what: str) -> UnsupportedQuery:
 
 
 def flatten(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
-    """Operands of nested `kind` nodes (AND or OR), left to right, parentheses removed; not recursive."""
+    """Yield the operands of nested `kind` nodes (AND or OR), left to right and without parentheses; not recursive."""
     stack = [node]
     while stack:
         part = strip(stack.pop())
@@ -221,14 +221,14 @@ def flatten(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
 
 
 def strip(node: exp.Expr) -> exp.Expr:
-    """The node inside any parentheses."""
+    """Return the node inside any parentheses."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
 def check_nodes(roots: list[exp.Expr]) -> None:
-    """Refuses what an expression may not contain, and expressions nested too deeply to walk."""
+    """Refuse nodes that an expression may not contain, and expressions that are nested too deeply."""
     stack: list[tuple[exp.Expr, int]] = [(root, 0) for root in roots]
     while stack:
         node, depth = stack.pop()
@@ -237,15 +237,15 @@ def check_nodes(roots: list[exp.Expr]) -> None:
         if not _of_aggregate(node):
             _check_node(node, top=depth == 0)
         for child in node.iter_expressions():
-            # A chain of ANDs or ORs is one level: programs write long ones.
+            # A chain of ANDs or ORs counts as one level: programs generate long chains.
             chained = isinstance(node, exp.And | exp.Or) and type(child) is type(node)
             stack.append((child, depth + (0 if chained else 1)))
 
 
 def _check_node(node: exp.Expr, *, top: bool) -> None:
-    for kind, what in _FORBIDDEN.items():
+    for kind, construct in _FORBIDDEN.items():
         if isinstance(node, kind):
-            raise UnsupportedQuery(f"{what} is not supported{_at(node)}")
+            raise UnsupportedQuery(f"{construct} is not supported{_at(node)}")
     if type(node) not in _NODES:
         raise UnsupportedQuery(f"{node.key.upper()} is not supported{_at(node)}", hint=_FUNCTIONS)
     _check_star(node, top=top)
@@ -285,7 +285,7 @@ def _check_call(node: exp.Anonymous) -> None:
 
 
 def _of_aggregate(node: exp.Expr) -> bool:
-    """Whether a node is what only an aggregate may have: COUNT(*), DISTINCT, FILTER."""
+    """Return whether a node is the star, DISTINCT or FILTER of an aggregate call."""
     match node:
         case exp.Filter():
             return bool(called(node.this, COMPUTED))
@@ -298,12 +298,12 @@ def _of_aggregate(node: exp.Expr) -> bool:
 
 
 def _at(node: exp.Expr) -> str:
-    found = next((part for part in node.walk() if "line" in part.meta), None)
-    return f" at {meta_position(found)}" if found is not None else ""
+    located = next((part for part in node.walk() if "line" in part.meta), None)
+    return f" at {meta_position(located)}" if located is not None else ""
 
 
 def meta_position(node: exp.Expr) -> str:
-    """Line and column of an identifier, as the parser noted them."""
+    """Return the line and column of an identifier as text for an error message."""
     meta = node.meta
     return f"line {meta['line']}, column {meta['col'] - (meta['end'] - meta['start'])}"
 
@@ -335,7 +335,7 @@ def _tables(select: exp.Select) -> tuple[list[exp.Table], list[exp.Join]]:
 def _check_join(join: exp.Join) -> None:
     words = [str(join.args.get(key) or "").upper() for key in ("method", "side", "kind")]
     kind = " ".join(word for word in words if word)
-    # CROSS is a comma, see `_joined`.
+    # CROSS stands for a comma, see `_joined`.
     if kind not in ("", "INNER", "CROSS"):
         raise UnsupportedQuery(f"{kind} JOIN is not supported", hint="weft joins with INNER JOIN … ON a.key = b.key.")
     if join.args.get("match_condition") or join.args.get("hint") or join.args.get("pivots"):
@@ -344,8 +344,8 @@ def _check_join(join: exp.Join) -> None:
 
 def _check_table(source: exp.Expr) -> None:
     if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
-        what = "LATERAL" if isinstance(source, exp.Lateral) else "a relation that is no stream"
-        raise UnsupportedQuery(f"{what} in FROM is not supported", hint="FROM takes streams by name.")
+        kind = "LATERAL" if isinstance(source, exp.Lateral) else "a relation that is no stream"
+        raise UnsupportedQuery(f"{kind} in FROM is not supported", hint="FROM takes streams by name.")
     alias = source.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         raise UnsupportedQuery(f'column names in the alias "{alias.name.removeprefix(MARK)}" are not supported')
@@ -373,17 +373,17 @@ def _using_name(node: exp.Expr) -> str:
 
 
 def _syntax_error(error: ParseError) -> QuerySyntaxError:
-    first = error.errors[0] if error.errors else {}
-    word = str(first.get("highlight") or "").removeprefix(MARK)
-    description = str(first.get("description") or "the query cannot be read")
-    line, column = int(first.get("line") or 1), int(first.get("col") or 1)
+    details = error.errors[0] if error.errors else {}
+    word = str(details.get("highlight") or "").removeprefix(MARK)
+    description = str(details.get("description") or "the query cannot be read")
+    line, column = int(details.get("line") or 1), int(details.get("col") or 1)
     column = max(column - len(word) + 1, 1)
     if description.startswith("Required keyword"):
-        what = f'something is missing next to "{word[:40]}"'
+        message = f'something is missing next to "{word[:40]}"'
     elif "Unexpected token" in description:
-        what = f'unexpected "{word[:40]}"'
+        message = f'unexpected "{word[:40]}"'
     elif description.startswith(("Expecting ", "Expected ")):
-        what = f'expected "{description.split(" ", 1)[1][:40]}" but found "{word[:40]}"'
+        message = f'expected "{description.split(" ", 1)[1][:40]}" but found "{word[:40]}"'
     else:
-        what = description.partition("<")[0].strip().rstrip(".").lower()[:120].replace(MARK, "")
-    return QuerySyntaxError(f"{what} at line {line}, column {column}")
+        message = description.partition("<")[0].strip().rstrip(".").lower()[:120].replace(MARK, "")
+    return QuerySyntaxError(f"{message} at line {line}, column {column}")

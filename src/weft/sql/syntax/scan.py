@@ -1,7 +1,7 @@
-"""From text to tokens the parser can take: limits checked, windows taken out, functions marked by name.
+"""Scan a query into tokens for the parser: check limits, take out the windows, and mark functions by name.
 
-The parser recurses and knows many dialects; what must not reach it (deep nesting, statements that are no SELECT, long
-join chains) is refused here, on the tokens.
+The parser is recursive and accepts many dialects, so deep nesting, statements other than SELECT and long chains of
+joins are refused here, before parsing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NESTED_TYPES = (TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT)
 
 
 class _Clause(Enum):
-    """Where the scan is: a comma ends a relation in FROM and ON, a bracket is an index in ON and elsewhere."""
+    """The clause at the cursor: in FROM and ON, a comma ends a relation; outside of FROM, a bracket is an index."""
 
     FROM = auto()
     ON = auto()
@@ -65,22 +65,22 @@ _STATEMENTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Tokens without window clauses, and the windows by the text offset of their relation's name."""
+    """Tokens without window clauses, and the windows by the text offset of the relation's name."""
 
     tokens: list[Token]
     windows: dict[int, Window]
 
 
 def scan(text: str) -> Scan:
-    """Tokens of one SELECT statement; raises for what is too large, malformed at first sight or no SELECT."""
+    """Return the tokens and windows of one SELECT statement; refuse other statements and text that is too large."""
     _check_text(text)
     tokens = _words(join_strings(_one_statement(_tokenize(text), text), text))
     _check_nesting(tokens)
     _check_keywords(tokens, text)
     _check_commas(tokens, text)
     windows: dict[int, Window] = {}
-    rest = _take_windows(tokens, windows, text)
-    return Scan(mark_functions(rest, text), windows)
+    kept = _take_windows(tokens, windows, text)
+    return Scan(mark_functions(kept, text), windows)
 
 
 def _check_text(text: str) -> None:
@@ -90,10 +90,10 @@ def _check_text(text: str) -> None:
         raise QueryTooLarge(
             f"the query is {len(text)} characters long", hint=f"The longest is {LONGEST_TEXT} characters."
         )
-    bad = _BAD_CHARACTER.search(text)
-    if bad is not None:
-        where = position(text, bad.start())
-        raise QuerySyntaxError(f"character U+{ord(bad[0]):04X} is not allowed in a query at {where}")
+    match = _BAD_CHARACTER.search(text)
+    if match is not None:
+        where = position(text, match.start())
+        raise QuerySyntaxError(f"character U+{ord(match[0]):04X} is not allowed in a query at {where}")
 
 
 def _tokenize(text: str) -> list[Token]:
@@ -109,16 +109,16 @@ def _tokenize(text: str) -> list[Token]:
 
 
 def _words(tokens: list[Token]) -> list[Token]:
-    """Tokens in which `w.end` and `window` are names, as in Spark, and not the keywords the parser takes them for."""
-    found = []
+    """Return the tokens with `w.end` and `window` as names, as in Spark; the tokenizer reads them as keywords."""
+    words = []
     for index, token in enumerate(tokens):
         kind = token.token_type
         following = tokens[index + 1].token_type if index + 1 < len(tokens) else None
-        field = kind in (TokenType.END, TokenType.CASE) and index and tokens[index - 1].token_type is TokenType.DOT
-        if field or (kind is TokenType.WINDOW and following not in _NAMES):
+        is_field = kind in (TokenType.END, TokenType.CASE) and index and tokens[index - 1].token_type is TokenType.DOT
+        if is_field or (kind is TokenType.WINDOW and following not in _NAMES):
             token = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)  # noqa: PLW2901
-        found.append(token)
-    return found
+        words.append(token)
+    return words
 
 
 _PIECES = re.compile(
@@ -127,10 +127,10 @@ _PIECES = re.compile(
 
 
 def _unterminated(text: str) -> int:
-    at = 0
-    while at < len(text) and (match := _PIECES.match(text, at)):
-        at = match.end()
-    return min(at, max(len(text) - 1, 0))
+    offset = 0
+    while offset < len(text) and (match := _PIECES.match(text, offset)):
+        offset = match.end()
+    return min(offset, max(len(text) - 1, 0))
 
 
 def _one_statement(tokens: list[Token], text: str) -> list[Token]:
@@ -197,7 +197,7 @@ def _check_keywords(tokens: list[Token], text: str) -> None:
 
 
 def too_many_relations() -> UnsupportedQuery:
-    """The error for one relation more than a query may join."""
+    """Return the error for a join of too many relations."""
     return UnsupportedQuery(
         f"a join of more than {MOST_RELATIONS} relations is not supported",
         hint="Write the result of a query to a stream, and join that one.",
@@ -217,7 +217,7 @@ def _refuse_second_select(tokens: list[Token], index: int, text: str) -> None:
 
 
 def _check_commas(tokens: list[Token], text: str) -> None:
-    """The parser forgives stray commas; Spark does not."""
+    """Refuse stray commas, which the parser accepts and Spark does not."""
     for before, token in zip(tokens, [*tokens[1:], None], strict=True):
         kind = token.token_type if token else None
         stray = before.token_type is TokenType.COMMA and kind in (
@@ -225,33 +225,33 @@ def _check_commas(tokens: list[Token], text: str) -> None:
         )  # fmt: skip
         stray |= kind is TokenType.COMMA and before.token_type in (TokenType.SELECT, TokenType.L_PAREN, TokenType.FROM)
         if stray:
-            at = before if before.token_type is TokenType.COMMA else token
-            assert at is not None
-            raise QuerySyntaxError(f'unexpected "," at {position(text, at.start)}')
+            comma = before if before.token_type is TokenType.COMMA else token
+            assert comma is not None
+            raise QuerySyntaxError(f'unexpected "," at {position(text, comma.start)}')
 
 
 def _take_windows(tokens: list[Token], windows: dict[int, Window], text: str) -> list[Token]:
-    """Tokens without the bracket groups that directly follow a relation's name in FROM; fills `windows`."""
-    rest: list[Token] = []
+    """Return the tokens without the windows in brackets after the names of relations; add these to `windows`."""
+    kept: list[Token] = []
     depth, index, expecting, clause = 0, 0, False, _Clause.OTHER
     while index < len(tokens):
         token = tokens[index]
         kind = token.token_type
         depth += (kind in _OPEN) - (kind in _CLOSE)
-        rest.append(token)
+        kept.append(token)
         index += 1
         if depth:
             _check_bracket(token, text, expecting=expecting, clause=clause)
         elif expecting:
-            index = _take_relation(tokens, index, rest=rest, windows=windows, text=text)
+            index = _take_relation(tokens, index, rest=kept, windows=windows, text=text)
             expecting, clause = False, _Clause.FROM
         else:
             distinct_from = kind is TokenType.FROM and tokens[index - 2].token_type is TokenType.DISTINCT
-            between = clause is not _Clause.OTHER and kind is TokenType.COMMA
-            expecting = (kind in _RELATION_FOLLOWS or between) and not distinct_from
+            after_comma = clause is not _Clause.OTHER and kind is TokenType.COMMA
+            expecting = (kind in _RELATION_FOLLOWS or after_comma) and not distinct_from
             if kind in _CLAUSE_STARTS:
                 clause = _CLAUSE_STARTS[kind]
-    return rest
+    return kept
 
 
 def _check_bracket(token: Token, text: str, *, expecting: bool, clause: _Clause) -> None:
@@ -270,7 +270,7 @@ def _check_bracket(token: Token, text: str, *, expecting: bool, clause: _Clause)
 def _take_relation(
     tokens: list[Token], index: int, *, rest: list[Token], windows: dict[int, Window], text: str
 ) -> int:  # fmt: skip
-    """Goes past a dotted name (its first part is in `rest`) and its window; returns the next index."""
+    """Read a dotted name, with its first part already in `rest`, and its window; return the next index."""
     while index + 1 < len(tokens) and tokens[index].token_type is TokenType.DOT:
         rest += tokens[index : index + 2]
         index += 2

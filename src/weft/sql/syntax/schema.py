@@ -1,4 +1,4 @@
-"""Spark's schema strings: `ts timestamp, userID bigint, price decimal(10,2), tags array<string>`."""
+"""Parse Spark's schema strings, such as `ts timestamp, price decimal(10,2), tags array<string>`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REST = re.compile(r"interval(?:\s+(?:year|month|day|hour|minute|second)(?:\s+to
 
 
 def parse_schema(ddl: str) -> Schema:
-    """The schema a DDL string declares; raises `InvalidStream` that says where it went wrong."""
+    """Return the schema that a DDL string declares; raise `InvalidStream` with the position of an error."""
     if not str(ddl or "").strip():
         raise InvalidStream("the schema is empty", hint='Write it like "ts timestamp, userID bigint".')
     if len(ddl) > _LONGEST_TEXT:
@@ -52,11 +52,11 @@ def parse_schema(ddl: str) -> Schema:
 
 
 def parse_type(text: str) -> DataType:
-    """The type that a text such as `decimal(10,2)` names; raises `InvalidStream`."""
+    """Return the type that a text such as `decimal(10,2)` names; raise `InvalidStream` if it does not name one."""
     reader = _Reader(text)
-    found = reader.type(0)
+    type_ = reader.type(0)
     reader.expect_end()
-    return found
+    return type_
 
 
 class _Reader:
@@ -67,12 +67,12 @@ class _Reader:
         self.at = 0
 
     def fields(self, closing: str, depth: int = 0) -> list[Field]:
-        """Fields up to `closing` (or the end of the text when it is empty)."""
-        found = []
+        """Consume and return the fields up to `closing`, or up to the end of the text if `closing` is empty."""
+        fields = []
         while True:
             name = self._name()
             self._take(":")
-            found.append(Field(name, self.type(depth, column=name)))
+            fields.append(Field(name, self.type(depth, column=name)))
             self._match(_SUFFIX, skip=False)
             if self._take(","):
                 continue
@@ -80,14 +80,14 @@ class _Reader:
                 self._require(closing)
             else:
                 self.expect_end()
-            return found
+            return fields
 
     def type(self, depth: int, column: str = "") -> DataType:
-        """The type at the cursor."""
+        """Consume and return the type at the cursor."""
         if depth > _DEEPEST:
             raise InvalidStream(f"the schema is nested deeper than {_DEEPEST} levels")
         self._skip()
-        rest = _REST.match(self.text, self.at)
+        special = _REST.match(self.text, self.at)
         word = self._match(_WORD)
         of = f' of column "{column}"' if column else ""
         if word is None:
@@ -105,9 +105,9 @@ class _Reader:
                 return DataType(Kind.OTHER, text=self._nested(lowered, depth))
             case _:
                 pass
-        if rest is not None and rest.end() >= word.end():
-            self.at = rest.end()
-            return DataType(Kind.OTHER, text=" ".join(rest[0].lower().split()))
+        if special is not None and special.end() >= word.end():
+            self.at = special.end()
+            return DataType(Kind.OTHER, text=" ".join(special[0].lower().split()))
         raise InvalidStream(
             f'unknown type "{word[0][:60]}"{of}',
             hint="Types are Spark's: boolean, int, bigint, double, decimal(p,s), string, date, timestamp, array<…>, …",
@@ -143,7 +143,7 @@ class _Reader:
         return match[1].replace("``", "`") if match[1] is not None else str(match[2])
 
     def expect_end(self) -> None:
-        """Nothing but white space is left."""
+        """Raise `InvalidStream` unless only white space is left."""
         self._skip()
         if self.at < len(self.text):
             raise InvalidStream(

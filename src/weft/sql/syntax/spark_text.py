@@ -1,4 +1,4 @@
-"""Spark SQL text of syntax nodes, written from the tree: nothing of the user's text is pasted."""
+"""Spark SQL of syntax nodes, generated from the tree; no part of the user's text is copied into it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 1_000_000
 
 
 def spark_text(node: exp.Expr, name_of: Callable[[exp.Column], tuple[str, ...]]) -> str:
-    """The node in Spark SQL; `name_of` gives each column's name and the struct fields taken from it."""
+    """Return the node in Spark SQL; `name_of` gives each column's name and the struct fields taken from it."""
     holder = exp.Paren(this=node.copy())
     originals = node.find_all(exp.Column)
     for column, original in zip(list(holder.find_all(exp.Column)), list(originals), strict=True):
@@ -27,11 +27,11 @@ def spark_text(node: exp.Expr, name_of: Callable[[exp.Column], tuple[str, ...]])
         identifier.set("quoted", True)
     for literal in list(holder.find_all(exp.Literal)):
         if literal.is_string and not isinstance(literal.parent, exp.Interval):
-            # A Var is written as it stands: strings are quoted here, by one rule for all text that goes to Spark.
+            # `quote_string` quotes all strings that go to Spark; the generator writes a Var unchanged.
             literal.replace(exp.Var(this=quote_string(literal.name)))
     text = _generate(holder.this, quoted=True)
     if "${" in text:
-        # What is left are names: between backquotes nothing can be escaped.
+        # Only a name can still contain "${": nothing can be escaped between backquotes.
         raise UnsupportedQuery(
             f'a name with "${{" in the expression "{short_text(node)}" is not supported',
             hint="Spark would take it for a variable; AS can give any name to a column of the result.",
@@ -44,7 +44,7 @@ def spark_text(node: exp.Expr, name_of: Callable[[exp.Column], tuple[str, ...]])
 
 
 def default_name(node: exp.Expr) -> str:
-    """The name Spark gives an output without alias, as far as that is simple."""
+    """Return the name of an output without alias: Spark's name in the simple cases."""
     node = strip(node)
     while isinstance(node, exp.Cast | exp.TryCast) and not isinstance(node.this, exp.Literal):
         node = strip(node.this)
@@ -68,7 +68,7 @@ def default_name(node: exp.Expr) -> str:
 
 
 def _name_literals(holder: exp.Expr) -> None:
-    """Spark names text without quotes and numbers without suffix."""
+    """Rewrite literals as in Spark's column names: text without quotes, and numbers without suffix."""
     for literal in list(holder.find_all(exp.Literal)):
         if isinstance(literal.parent, exp.TryCast) and not literal.is_string:
             literal.parent.replace(literal)  # 10L
@@ -77,7 +77,7 @@ def _name_literals(holder: exp.Expr) -> None:
 
 
 def _name_aggregate(call: exp.Expr) -> None:
-    """Spark's spelling: the name in lower case, COUNT(*) as count(1), the accuracy of percentiles always there."""
+    """Rewrite a call as in Spark's column names: in lower case, COUNT(*) as count(1), percentiles with accuracy."""
     name = called(call, COMPUTED)
     call.set("this", name)
     for array in list(call.find_all(exp.Array)):
@@ -89,7 +89,7 @@ def _name_aggregate(call: exp.Expr) -> None:
 
 
 def short_text(node: exp.Expr) -> str:
-    """The node for an error message."""
+    """Return the text of a node for an error message."""
     try:
         text = node.sql(dialect="spark", comments=False, normalize_functions=False)
     except (ValueError, RecursionError):
@@ -99,12 +99,12 @@ def short_text(node: exp.Expr) -> str:
 
 
 def quoted_column(relation: int | None, name: str) -> str:
-    """A column of a matched combination, backquoted."""
+    """Return the backquoted name of a column in a combination."""
     return quote(combined_name(relation, name))
 
 
 def combined_name(relation: int | None, name: str) -> str:
-    """The name a column has in a matched combination: its relation's index, a dot, its own name."""
+    """Return the name of a column in a combination: the relation's index, a dot and the column's name."""
     return name if relation is None else f"{relation}.{name}"
 
 

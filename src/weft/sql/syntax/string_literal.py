@@ -1,4 +1,4 @@
-"""String literals as Spark reads them: doubled quotes, raw strings, and neighbours that are one text."""
+"""String literals as in Spark: doubled quotes, raw strings, and concatenation of adjacent literals."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 
 
 def join_strings(tokens: list[Token], text: str) -> list[Token]:
-    """Tokens in which neighbouring strings are one, and all strings are plain."""
-    found: list[Token] = []
+    """Return the tokens with adjacent strings joined and all strings as plain string tokens."""
+    joined: list[Token] = []
     last: Token | None = None
     for token in tokens:
         if token.token_type not in _STRINGS:
-            found.append(token)
+            joined.append(token)
             last = None
             continue
         if last is None:
             first, value = token, token.text
         else:
-            first = found.pop()
+            first = joined.pop()
             value = first.text + _between(last, token, text) + token.text
-        found.append(Token(TokenType.STRING, value, first.line, first.col, first.start, token.end))
+        joined.append(Token(TokenType.STRING, value, first.line, first.col, first.start, token.end))
         last = token
-    return found
+    return joined
 
 
 def _between(first: Token, second: Token, text: str) -> str:
-    """A quote if two string tokens are one literal with a doubled quote: the tokenizer ends a string at the first."""
+    """Return a quote if two tokens are one literal that the tokenizer split at a doubled quote; else an empty text."""
     quote = text[first.end]
-    plain = first.token_type is second.token_type is TokenType.STRING
-    return quote if plain and first.end + 1 == second.start and text[second.start] == quote else ""
+    are_plain = first.token_type is second.token_type is TokenType.STRING
+    return quote if are_plain and first.end + 1 == second.start and text[second.start] == quote else ""

@@ -1,4 +1,4 @@
-"""The window clause in brackets: `RANGE 8 SECONDS SLIDE 4 SECONDS`."""
+"""Parse the window clause of a relation, such as `[RANGE 8 SECONDS SLIDE 4 SECONDS]`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from weft.errors import InvalidWindow, QuerySyntaxError
 from weft.plan.window import Range, Session, Sliding, Unbounded, Window
 from weft.sql.syntax.duration import LONGEST, read_micros
 
-# A tuple gives one row per window it is in; beyond this a query is a mistake, not a wish.
+# The most windows that a row may be in: it gives one result per window, and a query with more is a mistake.
 MOST_WINDOWS_PER_TUPLE = 10_000
 
 _CLAUSE = re.compile(r"\s*(RANGE|TUMBLE|SESSION)\s+(.+?)(?:\s+(SLIDE|MAX)\s+(.+?))?\s*", re.IGNORECASE | re.DOTALL)
 _SECOND = {"RANGE": "SLIDE", "SESSION": "MAX"}
-"""What a second duration is called."""
+"""The keyword before the second duration."""
 _QUOTED = re.compile(r"""(?:INTERVAL\s*)?(?:'([^']*)'|"([^"]*)"|(.+))""", re.IGNORECASE | re.DOTALL)
 _HINT = (
     "Windows are [RANGE 8 SECONDS SLIDE 4 SECONDS], [TUMBLE 5 SECONDS], [RANGE 10 SECONDS], [SESSION 5 SECONDS], "
@@ -23,7 +23,7 @@ _HINT = (
 
 
 def parse_window(text: str, *, relation: str, position: str) -> Window:
-    """The window that `text` (without brackets) declares on `relation`; `position` goes into error messages."""
+    """Return the window that `text` (without brackets) declares on `relation`; `position` is for error messages."""
     if text.strip().upper() == "UNBOUNDED":
         return Unbounded()
     match = _CLAUSE.fullmatch(text)
@@ -40,7 +40,7 @@ def parse_window(text: str, *, relation: str, position: str) -> Window:
 
 
 def session(gap: timedelta, longest: timedelta | None, *, relation: str) -> Session:
-    """Session windows of a relation, unless they could not be as long as their gap."""
+    """Return the session window of a relation; refuse a longest session that is shorter than the gap."""
     if longest is not None and longest < gap:
         raise InvalidWindow(
             f'the sessions of relation "{relation}" cannot be shorter than their gap',
@@ -50,7 +50,7 @@ def session(gap: timedelta, longest: timedelta | None, *, relation: str) -> Sess
 
 
 def sliding(size: timedelta, slide: timedelta, *, relation: str) -> Sliding:
-    """Sliding windows of a relation, unless a row would be in too many of them."""
+    """Return the sliding window of a relation; refuse one that puts a row into too many windows."""
     if size > slide * MOST_WINDOWS_PER_TUPLE:
         raise InvalidWindow(
             f'window of relation "{relation}" puts every row into more than {MOST_WINDOWS_PER_TUPLE} windows',
@@ -60,7 +60,7 @@ def sliding(size: timedelta, slide: timedelta, *, relation: str) -> Sliding:
 
 
 def read_size(text: str, *, relation: str, position: str) -> timedelta:
-    """A duration as written in a window: `8 SECONDS`, `'8 seconds'` or `INTERVAL 8 SECONDS`."""
+    """Return the duration that a window writes as `8 SECONDS`, `'8 seconds'` or `INTERVAL 8 SECONDS`."""
     quoted = _QUOTED.fullmatch(text.strip())
     body = next((group for group in quoted.groups() if group is not None), "") if quoted else ""
     micros = read_micros(body)
@@ -68,7 +68,7 @@ def read_size(text: str, *, relation: str, position: str) -> timedelta:
 
 
 def checked_size(micros: int | None, text: str, *, relation: str, position: str) -> timedelta:
-    """The duration that `text` stands for, if it is one and neither too short nor too long."""
+    """Return `micros` as a duration; refuse None (`text` is not a duration), and durations out of range."""
     if micros is None:
         raise QuerySyntaxError(
             f'"{text.strip()[:60]}" is not a duration in the window of relation "{relation}" at {position}', hint=_HINT

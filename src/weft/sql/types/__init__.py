@@ -1,1 +1,1 @@
-"""Syntax becomes typed expressions, by Spark's ANSI rules."""
+"""Typed expressions from syntax trees, by Spark's ANSI rules."""

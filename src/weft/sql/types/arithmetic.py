@@ -1,4 +1,4 @@
-"""Arithmetic as Spark's ANSI mode types it; constants are folded."""
+"""Arithmetic, typed as in Spark's ANSI mode and with constants folded."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _FOLDS: dict[str, Callable[[int, int], int]] = {
 
 
 def arithmetic(name: str, left: Expression, right: Expression) -> Expression:
-    """`add`, `sub`, `mul`, `div`, `int_div` or `mod` with both operands brought to the type Spark uses."""
+    """Return `add`, `sub`, `mul`, `div`, `int_div` or `mod` with both operands coerced to the type that Spark uses."""
     target = _operand_type(name, left, right)
     first, second = coerce(left, target), coerce(right, target)
     match first, second:
-        case Literal(value=int(one)), Literal(value=int(other)) if name in _FOLDS and target.kind in INTEGERS:
-            return _folded(_FOLDS[name](one, other), target, name)
+        case Literal(value=int(a)), Literal(value=int(b)) if name in _FOLDS and target.kind in INTEGERS:
+            return _folded(_FOLDS[name](a, b), target, name)
         case _:
             return Call(name, (first, second), target)
 
@@ -46,7 +46,7 @@ def _operand_type(name: str, left: Expression, right: Expression) -> DataType:
 
 
 def negate(operand: Expression) -> Expression:
-    """Unary minus."""
+    """Return the negated operand; literals are folded."""
     type_ = _signed(operand)
     if isinstance(operand, Literal) and operand.value is not None:
         if type_.kind in INTEGERS and isinstance(operand.value, int):
@@ -57,7 +57,7 @@ def negate(operand: Expression) -> Expression:
 
 
 def absolute(operand: Expression) -> Expression:
-    """ABS of a number of our algebra."""
+    """Return ABS of an integer or floating-point operand."""
     return Call("abs", (operand,), _signed(operand))
 
 

@@ -1,4 +1,4 @@
-"""Syntax to expressions, over one relation or over combinations; what the algebra cannot say is left to Spark."""
+"""Bind syntax nodes to expressions over one relation or over combinations; Spark evaluates what weft cannot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft.sql.types.translate import Names, translate
 
 
 def bind_expression(node: exp.Expr, relation: int, scope: Scope) -> Expression:
-    """A node over one relation as an expression of the algebra, or as a whole left to Spark."""
+    """Return the expression of a node over one relation; an `Opaque` for the whole node if weft cannot evaluate it."""
     try:
         return translate(node, column_names(scope))
     except NeedsSpark:
@@ -28,7 +28,7 @@ def bind_expression(node: exp.Expr, relation: int, scope: Scope) -> Expression:
 
 
 def column_names(scope: Scope) -> Names:
-    """What a column reference means in an expression; fields of structs are left to Spark."""
+    """Return a function that resolves a column reference to a `Column`; it leaves fields of structs to Spark."""
 
     def name(column: exp.Column) -> Column:
         resolved = scope.resolve(column)
@@ -40,7 +40,7 @@ def column_names(scope: Scope) -> Names:
 
 
 def combined_path(scope: Scope) -> Callable[[exp.Column], tuple[str, ...]]:
-    """How Spark finds a column in a matched combination: its name there, and the struct fields taken from it."""
+    """Return a function that gives a column's name in a combination, and the struct fields taken from the column."""
 
     def path(column: exp.Column) -> tuple[str, ...]:
         resolved = scope.resolve(column)
@@ -50,36 +50,36 @@ def combined_path(scope: Scope) -> Callable[[exp.Column], tuple[str, ...]]:
 
 
 def bind_combined(node: exp.Expr, scope: Scope) -> Expression:
-    """A boolean over several relations, with columns named as in a matched combination."""
+    """Return a condition over several relations, with columns named as in a combination."""
     try:
         return as_condition(translate(node, _combined_names(scope)), "a condition")
     except NeedsSpark:
         return _opaque_combined(node, scope)
     except TypeMismatch:
-        # The numbers of relations mean nothing to the user: the same error once more, in the user's words.
+        # Raise the same error with the column names that the user wrote instead of numbered relations.
         as_condition(translate(node, _written_names(scope)), "a condition")
         raise
 
 
 def _combined_names(scope: Scope) -> Names:
-    inner = column_names(scope)
+    resolve = column_names(scope)
 
     def name(column: exp.Column) -> Column:
-        return Column(combined_name(scope.resolve(column).relation, inner(column).name), inner(column).type)
+        return Column(combined_name(scope.resolve(column).relation, resolve(column).name), resolve(column).type)
 
     return name
 
 
 def _written_names(scope: Scope) -> Names:
-    inner = column_names(scope)
-    return lambda column: Column(short_text(column), inner(column).type)
+    resolve = column_names(scope)
+    return lambda column: Column(short_text(column), resolve(column).type)
 
 
 def _opaque_combined(node: exp.Expr, scope: Scope) -> Opaque:
     type_ = opaque_type(node, column_names(scope))
     if type_ not in (None, BOOLEAN):
         raise TypeMismatch(f'a condition must be boolean: "{short_text(node)}"')
-    read = {(found.relation, found.field.name) for found in map(scope.resolve, node.find_all(exp.Column))}
+    read = {(resolved.relation, resolved.field.name) for resolved in map(scope.resolve, node.find_all(exp.Column))}
     columns = tuple(
         combined_name(source.index, name)
         for source in scope.sources
@@ -90,8 +90,8 @@ def _opaque_combined(node: exp.Expr, scope: Scope) -> Opaque:
 
 
 def _opaque(node: exp.Expr, relation: int, scope: Scope) -> Opaque | Column:
-    plain = strip(node)
-    if isinstance(plain, exp.Column) and not (resolved := scope.resolve(plain)).path:
+    inner = strip(node)
+    if isinstance(inner, exp.Column) and not (resolved := scope.resolve(inner)).path:
         return Column(resolved.field.name, resolved.field.type)
 
     def names(column: exp.Column) -> tuple[str, ...]:

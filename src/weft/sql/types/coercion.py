@@ -1,4 +1,4 @@
-"""Spark's ANSI rules for bringing operands to one type, on typed expressions."""
+"""Coercion of typed expressions to a common type, by Spark's ANSI rules."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _WIDE = Context(prec=200)
 
 
 def typed(expression: Expression) -> DataType:
-    """The type of an expression of our algebra."""
+    """Return the type of an expression; raise `NeedsSpark` if only Spark knows it."""
     if expression.type is None:
         raise NeedsSpark
     return expression.type
 
 
 def shown(expression: Expression) -> str:
-    """The expression for an error message."""
+    """Return the text of an expression for an error message."""
     if isinstance(expression, Literal) and expression.type.kind in NUMBERS and expression.value is not None:
         return str(expression.value)
     text = to_sql(expression)
@@ -46,7 +46,7 @@ def shown(expression: Expression) -> str:
 
 
 def common_type(first: DataType, second: DataType) -> DataType | None:
-    """The type Spark compares the two in; None if it refuses."""
+    """Return the type in which Spark compares two values; None if Spark refuses to compare them."""
     if first == second or second.kind is Kind.NULL:
         return first
     if first.kind is Kind.NULL:
@@ -87,14 +87,14 @@ def _as_decimal(type_: DataType) -> DataType:
 
 def _wider_decimal(first: DataType, second: DataType) -> DataType:
     scale = max(first.scale, second.scale)
-    whole = max(first.precision - first.scale, second.precision - second.scale)
-    if whole + scale > 38:
+    integer_digits = max(first.precision - first.scale, second.precision - second.scale)
+    if integer_digits + scale > 38:
         raise NeedsSpark
-    return DataType(Kind.DECIMAL, whole + scale, scale)
+    return DataType(Kind.DECIMAL, integer_digits + scale, scale)
 
 
 def widens(source: DataType, target: DataType) -> bool:
-    """Whether our algebra casts between the two: no value is lost, no cast can fail."""
+    """Return whether weft itself casts `source` to `target`: the cast never fails, and only bigint to double rounds."""
     if source.kind in INTEGERS and target.kind in INTEGERS:
         return INTEGERS.index(source.kind) <= INTEGERS.index(target.kind)
     if target.kind is Kind.DOUBLE:
@@ -106,7 +106,7 @@ def widens(source: DataType, target: DataType) -> bool:
 
 
 def coerce(expression: Expression, target: DataType) -> Expression:
-    """The expression as `target`; literals are folded, columns cast; raises `NeedsSpark` where only Spark can."""
+    """Return the expression as `target`, literals folded; raise `NeedsSpark` for a cast that only Spark computes."""
     source = typed(expression)
     if source == target:
         return expression
@@ -118,7 +118,7 @@ def coerce(expression: Expression, target: DataType) -> Expression:
 
 
 def coerce_key(expression: Expression, target: DataType) -> Expression:
-    """Like `coerce`, but what only Spark can cast becomes an opaque cast."""
+    """Return the expression as `target`; a cast that only Spark computes becomes an `Opaque`."""
     try:
         if not isinstance(expression, Opaque):
             return coerce(expression, target)
@@ -131,18 +131,18 @@ def coerce_key(expression: Expression, target: DataType) -> Expression:
 
 
 def unify(values: list[Expression]) -> list[Expression]:
-    """Branches of CASE or arguments of COALESCE in one type."""
+    """Return the branches of CASE or the arguments of COALESCE, coerced to one type."""
     types = [typed(value) for value in values]
     kinds = {type_.kind for type_ in types} - {Kind.NULL}
-    # Spark sizes a decimal from all branches, and text among other types turns into them: its business.
+    # Spark derives a decimal's size from all branches, and converts text to the types of the other branches.
     if (Kind.STRING in kinds and len(kinds) > 1) or (Kind.DECIMAL in kinds and len(set(types) - {NULL}) > 1):
         raise NeedsSpark
 
     def fold(first: DataType, second: DataType) -> DataType:
-        found = common_type(first, second)
-        if found is None:
+        common = common_type(first, second)
+        if common is None:
             raise TypeMismatch(f"values of types {first.ddl()} and {second.ddl()} have no common type")
-        return found
+        return common
 
     target = reduce(fold, types)
     if target.kind in (Kind.NULL, Kind.OTHER):
@@ -151,7 +151,7 @@ def unify(values: list[Expression]) -> list[Expression]:
 
 
 def as_condition(expression: Expression, what: str) -> Expression:
-    """The expression as a boolean; `what` names the place in the error."""
+    """Return the expression as a boolean; `what` names its place in the error message."""
     if isinstance(expression, Literal) and expression.type.kind is Kind.NULL:
         return Literal(None, BOOLEAN)
     type_ = typed(expression)
@@ -163,7 +163,7 @@ def as_condition(expression: Expression, what: str) -> Expression:
 
 
 def compare(name: str, left: Expression, right: Expression) -> Expression:
-    """A comparison in canonical form: one type on both sides, a literal on the right."""
+    """Return a comparison in canonical form: one type on both sides, and a literal on the right."""
     if isinstance(left, Literal) and not isinstance(right, Literal):
         return compare(_FLIPPED.get(name, name), right, left)
     first, second = typed(left), typed(right)
@@ -192,10 +192,10 @@ def _incomparable(left: Expression, right: Expression) -> TypeMismatch:
 
 
 def _compare_exact(name: str, left: Expression, value: int | Decimal) -> Expression:
-    """An integer or decimal compared with any exact number, in the type of the left side.
+    """Return the comparison of an integer or decimal with an exact number, in the type of the left side.
 
-    The number is moved to the nearest step of that type that gives the same answer for every value of it; where
-    no value can differ, `x = x` and `x <> x` say true and false and keep NULL as it is.
+    The number is rounded to a value of that type that gives the same answer for every left value. Where all left values
+    give the same answer, the result is `x = x` (true) or `x <> x` (false): both are NULL if `x` is NULL.
     """
     type_ = typed(left)
     always, never = Call("eq", (left, left), BOOLEAN), Call("ne", (left, left), BOOLEAN)
@@ -233,5 +233,5 @@ def _compare_constants(name: str, first: Value, second: Value) -> Literal:
 
 
 def is_text(expression: Expression) -> bool:
-    """Whether the expression is a string."""
+    """Return whether the type of the expression is string."""
     return expression.type == STRING

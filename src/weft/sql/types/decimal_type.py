@@ -1,4 +1,4 @@
-"""Types of decimal arithmetic, which Spark computes: sums and averages need to know them beforehand."""
+"""Types of decimal arithmetic: Spark evaluates it, but sums and averages need its type when the query is bound."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _OPERATIONS = (exp.Add, exp.Sub, exp.Mul, exp.Div)
 
 
 def bind_typed(node: exp.Expr, relation: int, scope: Scope) -> Expression:
-    """Like `bind_expression`; arithmetic that is left to Spark has the type Spark's rules give it, by a cast."""
-    found = bind_expression(node, relation, scope)
-    if not isinstance(found, Opaque) or found.type is not None:
-        return found
+    """Bind a node like `bind_expression`, and cast arithmetic that is left to Spark to the type of Spark's rules."""
+    expression = bind_expression(node, relation, scope)
+    if not isinstance(expression, Opaque) or expression.type is not None:
+        return expression
     try:
         type_ = _type(node, column_names(scope))
     except NeedsSpark:
         type_ = None
-    return found if type_ is None or type_.kind not in NUMBERS else coerce_key(found, type_)
+    return expression if type_ is None or type_.kind not in NUMBERS else coerce_key(expression, type_)
 
 
 def multiplied(first: DataType, second: DataType) -> DataType:
-    """The type of a product of two numbers; integers are widened to bigint by the sum around it."""
+    """Return the type of a product of two numbers; the sum around it widens integers to bigint."""
     return _combined(exp.Mul, first, second)
 
 
@@ -44,8 +44,8 @@ def _type(node: exp.Expr, names: Names) -> DataType | None:
         case exp.Neg():
             return _type(node.this, names)
         case exp.Case() | exp.Anonymous():
-            parts = [_type(part, names) for part in _branches(node)]
-            return reduce(_common, parts) if parts else type_of(node, names)
+            types = [_type(branch, names) for branch in _branches(node)]
+            return reduce(_common, types) if types else type_of(node, names)
         case _ if isinstance(node, _OPERATIONS):
             left, right = _type(node.this, names), _type(node.expression, names)
             if left is None or right is None or left.kind not in NUMBERS or right.kind not in NUMBERS:
@@ -58,7 +58,7 @@ def _type(node: exp.Expr, names: Names) -> DataType | None:
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr]:
-    """The expressions whose common type is that of the node."""
+    """Return the operands whose common type is the type of the node; none for other functions."""
     if isinstance(node, exp.Case):
         default = node.args.get("default")
         return [*(branch.args["true"] for branch in node.args["ifs"]), *([default] if default is not None else ())]
@@ -76,12 +76,12 @@ def _common(first: DataType | None, second: DataType | None) -> DataType | None:
 
 
 def _literal_type(node: exp.Expr, names: Names) -> DataType | None:
-    """Spark takes an integer constant beside a decimal for a decimal of just its digits."""
+    """Return the type of an integer literal beside a decimal: like in Spark, a decimal of just its digits."""
     if not isinstance(strip(node), exp.Literal | exp.Neg):
         return None
-    found = translate(node, names)
-    if isinstance(found, Literal) and isinstance(found.value, int) and found.type.kind in INTEGERS:
-        return decimal_type(Decimal(found.value))
+    literal = translate(node, names)
+    if isinstance(literal, Literal) and isinstance(literal.value, int) and literal.type.kind in INTEGERS:
+        return decimal_type(Decimal(literal.value))
     return None
 
 
@@ -90,14 +90,14 @@ def _combined(operation: type[exp.Expr], first: DataType, second: DataType) -> D
         return DOUBLE
     if Kind.DECIMAL not in (first.kind, second.kind):
         return DOUBLE if operation is exp.Div else max(first, second, key=lambda type_: INTEGERS.index(type_.kind))
-    one, other = (
+    left, right = (
         type_ if type_.kind is Kind.DECIMAL else DataType(Kind.DECIMAL, DIGITS[type_.kind], 0)
         for type_ in (first, second)
     )
     if operation is exp.Mul:
-        return bounded_decimal(one.precision + other.precision + 1, one.scale + other.scale)
+        return bounded_decimal(left.precision + right.precision + 1, left.scale + right.scale)
     if operation is exp.Div:
-        scale = max(6, one.scale + other.precision + 1)
-        return bounded_decimal(one.precision - one.scale + other.scale + scale, scale)
-    scale = max(one.scale, other.scale)
-    return bounded_decimal(max(one.precision - one.scale, other.precision - other.scale) + scale + 1, scale)
+        scale = max(6, left.scale + right.precision + 1)
+        return bounded_decimal(left.precision - left.scale + right.scale + scale, scale)
+    scale = max(left.scale, right.scale)
+    return bounded_decimal(max(left.precision - left.scale, right.precision - right.scale) + scale + 1, scale)

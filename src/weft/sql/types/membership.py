@@ -1,4 +1,4 @@
-"""`value IN (…)`."""
+"""The predicate `value IN (…)`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _EXACT = (*INTEGERS, Kind.DECIMAL)
 
 
 def membership(value: Expression, items: list[Expression]) -> Expression:
-    """IN over one type: a list of distinct literals, or the same comparisons spelled out."""
+    """Return `value IN (items)` in one type: over a list of distinct literals, or as an OR of comparisons."""
     if isinstance(value, Literal) or not items:
         raise NeedsSpark
     if not all(isinstance(item, Literal) for item in items):
         return _spelled_out(value, items)
     literals = [item for item in items if isinstance(item, Literal)]
     kinds = {item.type.kind for item in literals} - {Kind.NULL}
-    # Text among numbers is read as numbers, by rules that depend on the whole list.
+    # Spark converts text beside other types by rules that depend on the whole list.
     if Kind.STRING in kinds and len(kinds) > 1:
         raise NeedsSpark
     if typed(value).kind in _EXACT and kinds <= {*_EXACT, Kind.STRING}:
@@ -30,38 +30,38 @@ def membership(value: Expression, items: list[Expression]) -> Expression:
     target = reduce(_common, (item.type for item in literals), typed(value))
     if target.kind is Kind.OTHER:
         raise NeedsSpark
-    found = [cast_literal(item, target) for item in literals]
-    return Call("in", (coerce(value, target), *dict.fromkeys(found)), BOOLEAN)
+    members = [cast_literal(item, target) for item in literals]
+    return Call("in", (coerce(value, target), *dict.fromkeys(members)), BOOLEAN)
 
 
 def _spelled_out(value: Expression, items: list[Expression]) -> Expression:
     if any(typed(item) != typed(value) for item in items):
         raise NeedsSpark
-    parts = tuple(compare("eq", value, item) for item in items)
-    return parts[0] if len(parts) == 1 else Call("or", parts, BOOLEAN)
+    comparisons = tuple(compare("eq", value, item) for item in items)
+    return comparisons[0] if len(comparisons) == 1 else Call("or", comparisons, BOOLEAN)
 
 
 def _exact(value: Expression, literals: list[Literal]) -> Expression:
-    """Members in the value's own type; those it cannot hold match nothing and are left out."""
+    """Return IN with members in the value's type; members that the type cannot hold match nothing and are dropped."""
     type_ = typed(value)
-    kept: dict[Literal, None] = {}
+    members: dict[Literal, None] = {}
     for item in literals:
         is_text = item.type.kind is Kind.STRING
         match (cast_literal(item, _common(type_, item.type)) if is_text else item).value:
             case None:
-                kept[Literal(None, type_)] = None
+                members[Literal(None, type_)] = None
             case int() | Decimal() as member:
                 if fits(member, type_):
-                    kept[Literal(from_units(units(member, type_), type_), type_)] = None
+                    members[Literal(from_units(units(member, type_), type_), type_)] = None
             case _:
                 raise NeedsSpark
-    if not kept:
+    if not members:
         return Call("ne", (value, value), BOOLEAN)
-    return Call("in", (value, *kept), BOOLEAN)
+    return Call("in", (value, *members), BOOLEAN)
 
 
 def _common(first: DataType, second: DataType) -> DataType:
-    found = common_type(first, second)
-    if found is None:
+    common = common_type(first, second)
+    if common is None:
         raise TypeMismatch(f"IN compares types {first.ddl()} and {second.ddl()}")
-    return found
+    return common

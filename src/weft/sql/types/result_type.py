@@ -1,4 +1,4 @@
-"""Types of expressions, as far as they can be told without Spark."""
+"""Types of expressions, as far as they are known without asking Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OWN_TYPES = {
 
 
 def type_of(node: exp.Expr, names: Names) -> DataType | None:
-    """The type of a node's value, None where only Spark can tell."""
+    """Return the type of a node's value; None if only Spark knows it."""
     try:
         return translate(node, names).type
     except NeedsSpark:
@@ -34,12 +34,12 @@ def type_of(node: exp.Expr, names: Names) -> DataType | None:
 
 
 def opaque_type(node: exp.Expr, names: Names) -> DataType | None:
-    """The type Spark will give a node we do not evaluate, where that can be told from its outside."""
+    """Return the type of a node that Spark evaluates, if the outermost operation alone determines it."""
     node = strip(node)
     match node:
         case exp.Cast() | exp.TryCast():
-            found = data_type(node.args["to"])
-            return None if found.kind is Kind.OTHER else found
+            target = data_type(node.args["to"])
+            return None if target.kind is Kind.OTHER else target
         case exp.Anonymous():
             name = node.name.removeprefix(MARK).lower()
             return RESULT_TYPES.get(name) or _OWN_TYPES.get(name)

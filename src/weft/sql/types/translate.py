@@ -1,4 +1,4 @@
-"""From syntax to typed expressions of the closed algebra."""
+"""Translate syntax nodes to typed expressions of the closed algebra that weft evaluates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.IntDiv: "int_div", exp.Mod: "mod",
 }  # fmt: skip
-# A node with anything else set (the parser keeps adding options) says more than the handlers below read.
+# The arguments that the handlers read. A node with any other one set is left to Spark: sqlglot keeps adding options.
 _UNDERSTOOD = frozenset(
     "this expression expressions low high ifs default to safe typed is_string table db catalog negate".split()
 )
@@ -41,7 +41,7 @@ _TEXT_TESTS = {
 
 
 def translate(node: exp.Expr, names: Names) -> Expression:
-    """The typed expression of a node; raises `NeedsSpark` where the algebra ends and `TypeMismatch` as Spark would."""
+    """Return the typed expression of a node; raise `TypeMismatch`, or `NeedsSpark` if weft cannot evaluate the node."""
     node = strip(node)
     kind = type(node)
     if any(value and key not in _UNDERSTOOD for key, value in node.args.items()):
@@ -57,7 +57,7 @@ def translate(node: exp.Expr, names: Names) -> Expression:
 
 
 def data_type(node: exp.Expr) -> DataType:
-    """The type a CAST names."""
+    """Return the type that a CAST names."""
     try:
         return parse_type(node.sql(dialect="spark"))
     except InvalidStream as error:
@@ -89,19 +89,19 @@ def _neg(node: exp.Expr, names: Names) -> Expression:
     inner = node.this
     # The sign belongs to the literal: -2147483648 is an int although 2147483648 is not.
     if isinstance(inner, exp.Literal) and not inner.is_string:
-        found = number(inner.name)
-        if isinstance(found.value, int):
-            return integer(-found.value)
-        if found.type.kind is Kind.DECIMAL and found.value is not None:
-            value = -found.value  # type: ignore[operator]
-            return integer(int(value)) if found.type.scale == 0 else Literal(value, found.type)
+        literal = number(inner.name)
+        if isinstance(literal.value, int):
+            return integer(-literal.value)
+        if literal.type.kind is Kind.DECIMAL and literal.value is not None:
+            value = -literal.value  # type: ignore[operator]
+            return integer(int(value)) if literal.type.scale == 0 else Literal(value, literal.type)
     return negate(translate(inner, names))
 
 
 def _connective(name: str, node: exp.Expr, names: Names) -> Expression:
     what = f"an operand of {name.upper()}"
-    parts = [as_condition(translate(part, names), what) for part in flatten(node, type(node))]
-    return Call(name, tuple(parts), BOOLEAN)
+    operands = [as_condition(translate(operand, names), what) for operand in flatten(node, type(node))]
+    return Call(name, tuple(operands), BOOLEAN)
 
 
 def _not(node: exp.Expr, names: Names) -> Expression:
@@ -128,10 +128,10 @@ def _null_test(name: str, value: Expression) -> Expression:
 
 
 def _distinct_from(node: exp.Expr, names: Names) -> Expression:
-    same = compare("eq_null_safe", translate(node.this, names), translate(node.expression, names))
-    if isinstance(same, Literal):
-        return Literal(not same.value, BOOLEAN)
-    return Call("not", (same,), BOOLEAN)
+    equal = compare("eq_null_safe", translate(node.this, names), translate(node.expression, names))
+    if isinstance(equal, Literal):
+        return Literal(not equal.value, BOOLEAN)
+    return Call("not", (equal,), BOOLEAN)
 
 
 def _between(node: exp.Expr, names: Names) -> Expression:
@@ -162,19 +162,19 @@ def _regex(node: exp.Expr, names: Names) -> Expression:
 def _rlike(value: Expression, pattern: Expression) -> Expression:
     if not (is_text(value) and isinstance(pattern, Literal) and isinstance(pattern.value, str) and is_text(pattern)):
         raise NeedsSpark
-    plain = checked_regex(pattern.value, "rlike")
+    literal_text = checked_regex(pattern.value, "rlike")
     return (
         Call("rlike", (value, pattern), BOOLEAN)
-        if plain is None
-        else Call("contains", (value, Literal(plain, STRING)), BOOLEAN)
+        if literal_text is None
+        else Call("contains", (value, Literal(literal_text, STRING)), BOOLEAN)
     )
 
 
 def _escape(node: exp.Expr, names: Names) -> Expression:
-    inner, mark = node.this, node.expression
-    if type(inner) is not exp.Like or not isinstance(mark, exp.Literal) or not mark.is_string or len(mark.name) != 1:
+    like, mark = node.this, node.expression
+    if type(like) is not exp.Like or not isinstance(mark, exp.Literal) or not mark.is_string or len(mark.name) != 1:
         raise NeedsSpark
-    return _like(inner, names, mark.name)
+    return _like(like, names, mark.name)
 
 
 def _case(node: exp.Expr, names: Names) -> Expression:
@@ -194,7 +194,7 @@ def _case(node: exp.Expr, names: Names) -> Expression:
 
 def _cases(conditions: list[Expression], values: list[Expression]) -> Expression:
     *branches, default = unify(values)
-    args = [part for pair in zip(conditions, branches, strict=True) for part in pair]
+    args = [operand for pair in zip(conditions, branches, strict=True) for operand in pair]
     return Call("case", (*args, default), typed(default))
 
 
@@ -211,17 +211,17 @@ def _cast(node: exp.Expr, names: Names) -> Expression:
 def _extract(node: exp.Expr, names: Names) -> Expression:
     part = node.this.name.lower()
     if part in ("second", "seconds"):
-        raise NeedsSpark  # EXTRACT gives a decimal with the fraction here
+        raise NeedsSpark  # EXTRACT(SECOND) gives a decimal with the fraction
     return _part(part, translate(node.expression, names))
 
 
 def _part(name: str, value: Expression) -> Expression:
     type_ = typed(value)
-    known = _DATE_PARTS.get(name) if type_.kind in (Kind.DATE, Kind.TIMESTAMP) else None
-    known = known or (_TIME_PARTS.get(name) if type_.kind is Kind.TIMESTAMP else None)
-    if known is None:
+    function = _DATE_PARTS.get(name) if type_.kind in (Kind.DATE, Kind.TIMESTAMP) else None
+    function = function or (_TIME_PARTS.get(name) if type_.kind is Kind.TIMESTAMP else None)
+    if function is None:
         raise NeedsSpark
-    return Call(known, (value,), INT)
+    return Call(function, (value,), INT)
 
 
 def _function(node: exp.Expr, names: Names) -> Expression:
@@ -240,9 +240,9 @@ def _function(node: exp.Expr, names: Names) -> Expression:
             return Call("length", (value,), INT)
         case _, [value] if name in _DATE_PARTS or name in _TIME_PARTS:
             return _part(name, value)
-        case _, [value, wanted] if name in _TEXT_TESTS and is_text(value) and is_text(wanted):
+        case _, [value, searched] if name in _TEXT_TESTS and is_text(value) and is_text(searched):
             test = _TEXT_TESTS[name]
-            return _rlike(value, wanted) if test == "rlike" else Call(test, (value, wanted), BOOLEAN)
+            return _rlike(value, searched) if test == "rlike" else Call(test, (value, searched), BOOLEAN)
         case "if", [condition, chosen, other]:
             return _cases([as_condition(condition, "the condition of IF")], [chosen, other])
         case ("coalesce", [_, *_]) | ("nvl" | "ifnull", [_, _]):

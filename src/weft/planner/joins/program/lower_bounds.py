@@ -1,8 +1,8 @@
-"""What a query costs at least, whoever else is there: known once, it serves every query of the same shape.
+"""Shapes of queries, by which lower bounds of their costs are shared.
 
-All edges and copies that a query could use cost together at least what the query costs alone. As a row of the integer
-program this closes most of what the relaxation leaves open for large queries that share little. Queries that differ
-only in the names of relations and attributes have the same cost alone, so it is worked out once per shape.
+The edges and copies that a query could use cost together at least as much as the query alone. As a row of the integer
+program, this bound closes most of the relaxation's gap for large queries that share little. Queries that differ only in
+the names of relations and attributes have the same cost alone, so the bound is computed once per shape.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from weft.planner.joins.estimate import Estimates
 from weft.planner.joins.graph import bits
 
 Shape = tuple[object, ...]
-"""Equal for two queries if one is the other with relations and attributes renamed, statistics included."""
+"""Equal for two queries if they and their statistics differ only in the names of relations and attributes."""
 
 _MOST_ORDERS = 5040
-"""Renamings that are compared; a query with more of them is taken as unlike any other."""
+"""The largest number of compared renamings; a query with more gets a shape of its own."""
 
 
 def shape_of(estimates: Estimates, inputs: int, predicates: int) -> Shape:
-    """The query's canonical form: the least of its descriptions over all orders of its relations."""
+    """Return the query's canonical form: the least of its descriptions over all orders of its relations."""
     numbers = list(bits(inputs))
     marks = {number: _mark(estimates, number, predicates) for number in numbers}
     alike: dict[object, list[int]] = {}
-    for number in sorted(numbers, key=lambda each: (marks[each], each)):
+    for number in sorted(numbers, key=lambda number: (marks[number], number)):
         alike.setdefault(marks[number], []).append(number)
     orders = 1
     for group in alike.values():
@@ -33,17 +33,17 @@ def shape_of(estimates: Estimates, inputs: int, predicates: int) -> Shape:
             orders *= factor
     if orders > _MOST_ORDERS:
         return (inputs, predicates)
-    described = [_described(estimates, order, predicates) for order in _orders(list(alike.values()))]
-    return (tuple(marks[number] for group in alike.values() for number in group), min(described))
+    descriptions = [_described(estimates, order, predicates) for order in _orders(list(alike.values()))]
+    return (tuple(marks[number] for group in alike.values() for number in group), min(descriptions))
 
 
 def _mark(estimates: Estimates, number: int, predicates: int) -> tuple[float, ...]:
-    """What is the same for a relation whatever it is called."""
+    """Return the properties of a relation that do not depend on names."""
     graph = estimates.graph
     joins = sorted(
-        estimates.selectivities[each] + (2 if graph.predicates[each].is_equality else 4)
-        for each in bits(predicates)
-        if number in graph.ends[each]
+        estimates.selectivities[predicate] + (2 if graph.predicates[predicate].is_equality else 4)
+        for predicate in bits(predicates)
+        if number in graph.ends[predicate]
     )
     return (estimates.rates[number], estimates.stores[number], estimates.tasks(1 << number), len(joins), *joins)
 
@@ -54,19 +54,19 @@ def _orders(groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
 
 
 def _described(estimates: Estimates, order: tuple[int, ...], predicates: int) -> tuple[tuple[object, ...], ...]:
-    """The predicates with relations named by their place in the order, and attributes by where they occur first."""
+    """Describe the predicates; relations are named by position, attributes by the number of their first occurrence."""
     graph = estimates.graph
-    place = {number: at for at, number in enumerate(order)}
+    place = {number: position for position, number in enumerate(order)}
     rows = []
-    for each in bits(predicates):
-        predicate = graph.predicates[each]
-        sides = [(place[graph.ends[each][0]], predicate.left.name), (place[graph.ends[each][1]], predicate.right.name)]
+    for i in bits(predicates):
+        predicate = graph.predicates[i]
+        sides = [(place[graph.ends[i][0]], predicate.left.name), (place[graph.ends[i][1]], predicate.right.name)]
         comparison = "=" if predicate.is_equality else "other"
-        rows.append((tuple(sorted(sides)), comparison, estimates.selectivities[each]))
-    rows.sort(key=lambda row: ([at for at, _ in row[0]], row[1], row[2]))
+        rows.append((tuple(sorted(sides)), comparison, estimates.selectivities[i]))
+    rows.sort(key=lambda row: ([position for position, _ in row[0]], row[1], row[2]))
     names: dict[tuple[int, str], int] = {}
     described = []
     for ends, comparison, selectivity in rows:
-        numbered = tuple((at, names.setdefault((at, name), len(names))) for at, name in ends)
+        numbered = tuple((position, names.setdefault((position, name), len(names))) for position, name in ends)
         described.append((numbered, comparison, selectivity))
     return tuple(described)

@@ -1,10 +1,10 @@
 """The choice of probe orders for all queries as an integer program over the lattice.
 
-One binary per edge and per copy of a store, each paid once whoever uses it. Each demanded node has a flow of its own
-from its start, bounded by the binaries. Two things keep the linear relaxation close to the integer optimum: flows are
-bounded one by one (not their sum), and since a path probes a store at most once, all of a flow's edges into a store
-*together* are bounded by its copies. The second took the relaxation of ten 5-way queries from 3 % below the optimum to
-under 1 %.
+Each edge and each copy of a store has a binary variable, whose cost counts once however many queries use it. Each
+demanded node has its own flow from its start, bounded by the binaries. Two things keep the linear relaxation close to
+the integer optimum: each flow is bounded separately (not the sum of flows), and, because a path probes a store at most
+once, the *sum* of a flow over the edges into a store is bounded by the store's copies. The second brought the
+relaxation of ten 5-way queries from 3 % below the optimum to under 1 %.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ from weft.planner.joins.lattice import Lattice
 from weft.planner.joins.paths import Guide, Routing, edges_to
 
 _SCALE = 1e4
-"""What the incumbent's cost is in the model: solvers' tolerances are absolute."""
+"""The cost of the incumbent in the model. Costs are scaled because the solver's tolerances are absolute."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeModel:
-    """The program, and which column stands for what."""
+    """The program, and the columns of the edges, copies, stores and flows."""
 
     lattice: Lattice
     targets: tuple[int, ...]
     model: Model
     scale: float
-    """Cost in the model per real cost."""
+    """The factor from true costs to costs in the model."""
     edges: dict[int, int]
     copies: dict[int, int]
     stores: dict[int, int]
     flows: dict[tuple[int, int], int]
-    """By demanded node and edge; absent where the edge's own column is the flow."""
+    """The column of a flow by demanded node and edge; absent if the edge's own column is the flow."""
 
     def stores_first(self) -> Model:
-        """The same program with whole numbers for stores and copies only: a lower bound that is soon found.
+        """Return the program with only stores and copies as integers, which gives a lower bound quickly.
 
-        Once stores are decided, the paths of each start are a Steiner arborescence, and of that the relaxation is
-        nearly always whole.
+        With fixed stores, the paths of a start are a Steiner arborescence, whose relaxation is nearly always integral.
         """
         integers = [0] * len(self.model.costs)
         for column in (*self.copies.values(), *self.stores.values()):
@@ -47,7 +46,7 @@ class ProbeModel:
         return replace(self.model, integers=integers)
 
     def encode(self, routing: Routing) -> list[float]:
-        """A routing as values of the columns."""
+        """Return the column values that represent a routing."""
         values = [0.0] * len(self.model.costs)
         for edge in routing.edges():
             values[self.edges[edge]] = 1.0
@@ -64,12 +63,12 @@ class ProbeModel:
         return values
 
     def guide(self, values: Sequence[float], *, least: float = 0.0) -> Guide:
-        """Costs that lead paths along what these values have chosen, down to `least` of the true cost.
+        """Return a guide in which chosen edges and copies are cheaper, down to the fraction `least` of the true cost.
 
-        With whole-numbered values and nothing left of the cost, paths use what was chosen and nothing else.
+        With integer values and `least` 0, paths use only what the values chose.
         """
-        edges = [each.cost for each in self.lattice.edges]
-        copies = [each.cost for each in self.lattice.copies]
+        edges = [edge.cost for edge in self.lattice.edges]
+        copies = [copy.cost for copy in self.lattice.copies]
         for edge, column in self.edges.items():
             edges[edge] *= max(least, 1 - values[column])
         for copy, column in self.copies.items():
@@ -78,11 +77,11 @@ class ProbeModel:
 
 
 Floors = Iterable[tuple[tuple[int, ...], float]]
-"""Nodes of a query, and a cost that its own edges and copies cannot be below."""
+"""Pairs of a query's target nodes and a lower bound of the total cost of the edges and copies it could use."""
 
 
 def build_model(lattice: Lattice, targets: Iterable[int], *, most: float, floors: Floors = ()) -> ProbeModel:
-    """The program for the demanded nodes; whatever alone costs more than `most`, a known answer's cost, is left out."""
+    """Return the program for the targets, without edges and copies that alone cost more than `most`, a known cost."""
     targets = tuple(dict.fromkeys(targets))
     build = _Build(lattice, scale=_SCALE / most if most > 0 else 1.0, most=most)
     wanted = reachable(lattice, targets)
@@ -96,21 +95,21 @@ def build_model(lattice: Lattice, targets: Iterable[int], *, most: float, floors
 
 
 def reachable(lattice: Lattice, targets: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    """All nodes that may need a path, each with the edges that can be on it: the targets, and the upkeep of stores."""
-    found: dict[int, tuple[int, ...]] = {}
+    """Return the edges that can be on a path to each target, and to each upkeep node of a store on such a path."""
+    edges_of: dict[int, tuple[int, ...]] = {}
     waiting = list(targets)
     while waiting:
         target = waiting.pop()
-        if target in found:
+        if target in edges_of:
             continue
-        found[target] = edges = edges_to(lattice, target)
+        edges_of[target] = edges = edges_to(lattice, target)
         for store in {lattice.edges[edge].store for edge in edges}:
             waiting.extend(lattice.upkeep[store])
-    return found
+    return edges_of
 
 
 class _Build:
-    """Columns and rows, one kind after the other."""
+    """A program under construction."""
 
     def __init__(self, lattice: Lattice, *, scale: float, most: float) -> None:
         self.lattice = lattice
@@ -122,12 +121,12 @@ class _Build:
         self.stores: dict[int, int] = {}
         self.flows: dict[tuple[int, int], int] = {}
         self.upkeep_of: dict[int, list[int]] = {}
-        """For each upkeep node the columns that say whether its store is open."""
+        """For each upkeep node, the columns that say whether its stores are open."""
 
     def binaries(self, wanted: dict[int, tuple[int, ...]]) -> None:
-        """A column per edge, copy and intermediate store, and the rows that tie them."""
+        """Add a column for each edge, copy and stored join, and the rows that connect them."""
         lattice, model = self.lattice, self.model
-        edges = sorted({edge for each in wanted.values() for edge in each})
+        edges = sorted({edge for options in wanted.values() for edge in options})
         for edge in edges:
             self.edges[edge] = self._binary(lattice.edges[edge].cost)
         for copy in sorted({copy for edge in edges for copy in lattice.serving(edge)}):
@@ -149,7 +148,7 @@ class _Build:
                 self.upkeep_of.setdefault(node, []).append(self.stores[store])
 
     def flows_to(self, targets: tuple[int, ...], wanted: dict[int, tuple[int, ...]]) -> None:
-        """A flow for each node that may be demanded: one unit to a target, as much as its store is open to upkeep."""
+        """Add a flow to each node: one unit to a target; to an upkeep node, as much as its store is open."""
         users: dict[int, int] = {}
         for edges in wanted.values():
             for edge in edges:
@@ -162,15 +161,15 @@ class _Build:
                 self._probe_once(columns)
 
     def floor(self, nodes: tuple[int, ...], least: float) -> None:
-        """All that a query could use costs together at least what the query costs alone."""
-        edges = {edge for each in reachable(self.lattice, nodes).values() for edge in each}
+        """Require that everything a query could use costs together at least as much as the query alone."""
+        edges = {edge for options in reachable(self.lattice, nodes).values() for edge in options}
         copies = {copy for edge in edges for copy in self.lattice.serving(edge)}
         columns = [*(self.edges[edge] for edge in sorted(edges)), *(self.copies[copy] for copy in sorted(copies))]
         costs = [self.model.costs[column] for column in columns]
         self.model.add_row(columns, costs, low=least * self.scale * (1 - 1e-9), high=INFINITY)
 
     def _flow_columns(self, node: int, edges: tuple[int, ...], users: dict[int, int]) -> dict[int, int]:
-        """For each edge the column of this flow: the edge's own if nobody else can use it or there is one step only."""
+        """Return the flow's column of each edge: the edge's own if no other flow uses it or all paths have one edge."""
         single = all(self.lattice.edges[edge].target == node for edge in edges)
         columns: dict[int, int] = {}
         for edge in edges:
@@ -187,14 +186,14 @@ class _Build:
         for edge, column in columns.items():
             arriving.setdefault(self.lattice.edges[edge].target, []).append(column)
             leaving.setdefault(self.lattice.edges[edge].source, []).append(column)
-        for each, columns_in in arriving.items():
-            if each != node:
-                self._at_most(leaving[each], columns_in)
+        for reached, columns_in in arriving.items():
+            if reached != node:
+                self._at_most(leaving[reached], columns_in)
             elif certain:
                 self.model.add_row(columns_in, [1.0] * len(columns_in), low=1.0, high=INFINITY)
             else:
-                for opened in self.upkeep_of[node]:
-                    self._at_most([opened], columns_in)
+                for store in self.upkeep_of[node]:
+                    self._at_most([store], columns_in)
 
     def _probe_once(self, columns: dict[int, int]) -> None:
         by_copies: dict[tuple[int, ...], list[int]] = {}
@@ -207,7 +206,7 @@ class _Build:
     def _binary(self, cost: float) -> int:
         return self.model.add_column(cost * self.scale, high=0.0 if cost > self.most else 1.0, integer=True)
 
-    def _at_most(self, these: Sequence[int], those: Sequence[int]) -> None:
-        """Σ these ≤ Σ those."""
-        factors = [1.0] * len(these) + [-1.0] * len(those)
-        self.model.add_row([*these, *those], factors, low=-INFINITY, high=0.0)
+    def _at_most(self, left: Sequence[int], right: Sequence[int]) -> None:
+        """Add the row Σ left ≤ Σ right."""
+        factors = [1.0] * len(left) + [-1.0] * len(right)
+        self.model.add_row([*left, *right], factors, low=-INFINITY, high=0.0)

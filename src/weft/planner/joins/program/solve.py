@@ -1,10 +1,10 @@
-"""Probe orders of all queries by integer programming: a known answer, the relaxation, then the solver.
+"""Probe orders of all queries by integer programming: a known solution, the relaxation, then the solver.
 
-The relaxation is nearly whole-numbered where queries share much, so paths that follow it are nearly the cheapest;
-often that closes the gap and the solver need not search at all. Where it does not, the solver first searches among
-what the relaxation uses. Of large queries that share little the relaxation alone is some percent off: then it is told
-what each costs at least alone. Only then everything is searched, stores before paths. Whatever the time, there is an
-answer with a proven bound.
+If queries share much, the relaxation is nearly integral, and paths that follow it are nearly the cheapest; often that
+closes the gap without a search. If queries are large and share little, the bound of the relaxation is some percent too
+low; then lower bounds of the cost of each query are added to it. If a gap remains, the solver first searches among the
+columns that the relaxation uses, then all columns, stores before paths. For any time limit there is a solution with a
+proven bound.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from weft.planner.joins.program.lower_bounds import Shape, shape_of
 from weft.planner.joins.program.model import ProbeModel, build_model, reachable
 
 _EXACT = 1e-9
-"""A gap that is nothing but rounding."""
+"""A gap up to this size is only rounding."""
 _UNUSED = 1e-7
-"""Below it the relaxation does not use a column."""
+"""The relaxation does not use a column whose value is below this."""
 _TRUST = 1e-3
-"""Fraction of its cost that what the relaxation has chosen still costs: fewer steps are better."""
+"""The share of the true cost that chosen edges and copies keep in a guide, so that paths with fewer steps win."""
 _SUPPORT_SHARE = 0.4
-"""Of the time, for the search among what the relaxation uses."""
+"""The share of the time for the search among the columns that the relaxation uses."""
 _LEAST_EDGES = 500
-"""Independent parts are solved apart, but those of small queries together: each call of the solver has its price."""
+"""Independent parts of small queries are merged until they have this many edges: each call of the solver has a cost."""
 _LARGE_QUERY = 4
-"""Relations from which the relaxation of a single query can be far from its cost."""
+"""For queries with at least this many relations, the relaxation can be far below the cost."""
 _WIDE, _SMALL_GAP = 2.0, 0.005
-"""A gap is wide if it is so many times what was asked for, or than this."""
+"""A gap is wide if it exceeds `_WIDE` times the larger of the requested gap and `_SMALL_GAP`."""
 _LITTLE_SHARED = 1.2
-"""How much more queries may cost one by one than together for their costs alone to say much about all of them."""
+"""Queries share little if their separate costs add up to at most this many times their cost together."""
 _FLOOR_SHARE = 0.7
-"""Of the time that is left, to find what queries cost alone."""
+"""The share of the remaining time for finding the costs of single queries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """Paths, and a cost that no paths can beat."""
+    """Paths, and a lower bound of the cost of any paths."""
 
     routing: Routing
     bound: float
@@ -49,7 +49,7 @@ class Routed:
 
 @dataclass(slots=True)
 class _Search:
-    """One independent part while it is being solved: the best so far, what is proven, the time that is left."""
+    """One independent part during the search: the best paths so far, the proven bound, and the remaining limits."""
 
     lattice: Lattice
     groups: tuple[tuple[int, ...], ...]
@@ -57,7 +57,7 @@ class _Search:
     best: Routing
     bound: float = 0.0
     followed: tuple[ProbeModel, Relaxation] | None = None
-    """The program and its relaxation, if that has an answer."""
+    """The program and its relaxation, if the relaxation was solved."""
 
     @property
     def targets(self) -> tuple[int, ...]:
@@ -84,22 +84,22 @@ class _Search:
 def solve_paths(
     lattice: Lattice, groups: Sequence[tuple[int, ...]], limits: Limits, *, first: Routing | None = None
 ) -> Routed:
-    """The cheapest paths to all nodes of all groups (one group per query) within the limits, from a known answer."""
+    """Return the cheapest paths found to all nodes of all groups (one per query); `first` is a known solution."""
     searches = [_begin(lattice, part, limits, first) for part in independent_parts(lattice, groups)]
     limits = _in_turn(searches, limits, lambda search: _follow_relaxation(search, {}))
     floors: Mapping[Shape, float] = {}
-    if len(groups) > 1:  # a query that is alone anyway is searched below
-        floors, time = _costs_alone([search for search in searches if _should_learn(search)], limits)
-        limits = replace(limits, time=max(timedelta(0), limits.time - time))
+    if len(groups) > 1:  # the search below solves a single query in any case
+        floors, spent = _costs_alone([search for search in searches if _should_learn(search)], limits)
+        limits = replace(limits, time=max(timedelta(0), limits.time - spent))
     _in_turn([search for search in searches if not search.done()], limits, lambda search: _search(search, floors))
     paths: dict[int, tuple[int, ...]] = {}
     copies: dict[int, int] = {}
     for search in searches:
         paths |= search.best.paths
         copies |= search.best.edge_copy
-    whole = Routing(lattice)
-    whole.resume(paths, copies, [node for group in groups for node in group])
-    return Routed(whole, sum(min(search.bound, search.best.cost()) for search in searches))
+    routing = Routing(lattice)
+    routing.resume(paths, copies, [node for group in groups for node in group])
+    return Routed(routing, sum(min(search.bound, search.best.cost()) for search in searches))
 
 
 def _begin(lattice: Lattice, part: tuple[tuple[int, ...], ...], limits: Limits, first: Routing | None) -> _Search:
@@ -111,9 +111,9 @@ def _begin(lattice: Lattice, part: tuple[tuple[int, ...], ...], limits: Limits, 
 
 
 def _in_turn(searches: Sequence[_Search], limits: Limits, step: Callable[[_Search], object]) -> Limits:
-    """Take a step in each, smaller ones first, within its share of the time: what one leaves is for those after it."""
-    for at, search in enumerate(searches):
-        share = limits.time * len(search.groups) / sum(len(each.groups) for each in searches[at:])
+    """Run a step of each search in order, each within its share of the time; later searches get the unused time."""
+    for i, search in enumerate(searches):
+        share = limits.time * len(search.groups) / sum(len(other.groups) for other in searches[i:])
         search.limits = replace(limits, time=share)
         step(search)
         limits = replace(limits, time=max(timedelta(0), limits.time - share + search.limits.time))
@@ -121,7 +121,7 @@ def _in_turn(searches: Sequence[_Search], limits: Limits, step: Callable[[_Searc
 
 
 def _restricted(routing: Routing, targets: Sequence[int]) -> Routing:
-    """What of a routing serves these targets."""
+    """Return the part of a routing that serves these targets."""
     lattice = routing.lattice
     paths: dict[int, tuple[int, ...]] = {}
     waiting = list(targets)
@@ -138,7 +138,7 @@ def _restricted(routing: Routing, targets: Sequence[int]) -> Routing:
 
 
 def _follow_relaxation(search: _Search, floors: Mapping[Shape, float]) -> None:
-    """Bound the cost by the relaxation and follow it; without one the best is made of what there is."""
+    """Bound the cost by the relaxation and offer paths that follow it; if it is not solved, improve the best paths."""
     search.followed = None
     known = [(group, floor) for group in search.groups if (floor := floors.get(_shape(search.lattice, group)))]
     model = build_model(search.lattice, search.targets, most=search.best.cost(), floors=known)
@@ -157,7 +157,7 @@ def _follow_relaxation(search: _Search, floors: Mapping[Shape, float]) -> None:
 
 
 def _search(search: _Search, floors: Mapping[Shape, float]) -> None:
-    """The relaxation with what is known of queries alone, a search among what it uses, a search of everything."""
+    """Solve the relaxation with the floors, search the columns that it uses, then search all columns."""
     if floors and any(_shape(search.lattice, group) in floors for group in search.groups):
         _follow_relaxation(search, floors)
     if search.followed is None:
@@ -170,27 +170,27 @@ def _search(search: _Search, floors: Mapping[Shape, float]) -> None:
 
 
 def _should_learn(search: _Search) -> bool:
-    """Whether costs alone are worth finding: of large queries that share so little that the gap is wide."""
+    """Return whether lower bounds of single queries are worth finding: large queries, a wide gap and little sharing."""
     if not search.has_large or search.gap() <= _WIDE * max(search.limits.gap, _SMALL_GAP):
         return False
-    apart = sum(_restricted(search.best, group).cost() for group in search.groups)
-    return apart <= _LITTLE_SHARED * search.best.cost()
+    separate_cost = sum(_restricted(search.best, group).cost() for group in search.groups)
+    return separate_cost <= _LITTLE_SHARED * search.best.cost()
 
 
 def _costs_alone(searches: Sequence[_Search], limits: Limits) -> tuple[dict[Shape, float], timedelta]:
-    """What the large queries cost alone at least, each shape worked out once; and the time that took."""
-    found: dict[Shape, tuple[ProbeModel, Routing]] = {}
+    """Return a lower bound of the cost of each large query by shape, and the time spent."""
+    programs: dict[Shape, tuple[ProbeModel, Routing]] = {}
     for search in searches:
         for group in search.groups:
             shape = _shape(search.lattice, group)
-            if len(group) >= _LARGE_QUERY and shape not in found:
+            if len(group) >= _LARGE_QUERY and shape not in programs:
                 best = _restricted(search.best, group)
-                found[shape] = build_model(search.lattice, group, most=best.cost()), best
+                programs[shape] = build_model(search.lattice, group, most=best.cost()), best
     limits = replace(limits, time=limits.time * _FLOOR_SHARE, gap=limits.gap / 2)
-    bounds, time = bound_each([(model.stores_first(), model.encode(best)) for model, best in found.values()], limits)
+    bounds, time = bound_each([(model.stores_first(), model.encode(best)) for model, best in programs.values()], limits)
     return {
         shape: bound / model.scale
-        for (shape, (model, _)), bound in zip(found.items(), bounds, strict=True)
+        for (shape, (model, _)), bound in zip(programs.items(), bounds, strict=True)
         if bound > 0
     }, time  # fmt: skip
 
@@ -201,23 +201,23 @@ def _shape(lattice: Lattice, group: tuple[int, ...]) -> Shape:
 
 
 def _solve_support(search: _Search, model: ProbeModel, relaxed: Relaxation) -> None:
-    """Search among the columns that the relaxation uses."""
+    """Search among the columns that the relaxation or the best paths use."""
     known = model.encode(search.best)
     highs = [
-        0.0 if value < _UNUSED and known[at] == 0 else high
-        for at, (value, high) in enumerate(zip(relaxed.values, model.model.highs, strict=True))
+        0.0 if value < _UNUSED and known[column] == 0 else high
+        for column, (value, high) in enumerate(zip(relaxed.values, model.model.highs, strict=True))
     ]
     limits = replace(search.limits, time=search.limits.time * _SUPPORT_SHARE, gap=search.limits.gap / 2)
     outcome = solve(replace(model.stores_first(), highs=highs), limits, first=known)
     search.spend(outcome.time)
     if not isinstance(outcome, NoAnswer):
-        found = route(search.lattice, search.targets, model.guide(outcome.values))
-        improve(found, search.groups, rounds=2)
-        search.offer(found)
+        routing = route(search.lattice, search.targets, model.guide(outcome.values))
+        improve(routing, search.groups, rounds=2)
+        search.offer(routing)
 
 
 def _solve_all(search: _Search, model: ProbeModel) -> None:
-    """For large queries stores first; then, if paths came out fractional, everything."""
+    """Search all columns; with large queries, first with only stores as integers, then, if a gap remains, with all."""
     for program in (model.stores_first(), model.model) if search.has_large else (model.model,):
         if search.done():
             break
@@ -225,15 +225,15 @@ def _solve_all(search: _Search, model: ProbeModel) -> None:
         search.spend(outcome.time)
         search.bound = max(search.bound, outcome.bound / model.scale)
         if not isinstance(outcome, NoAnswer):
-            found = route(search.lattice, search.targets, model.guide(outcome.values, least=_TRUST))
+            shorter = route(search.lattice, search.targets, model.guide(outcome.values, least=_TRUST))
             search.offer(route(search.lattice, search.targets, model.guide(outcome.values)))
-            search.offer(found)
+            search.offer(shorter)
 
 
 def independent_parts(
     lattice: Lattice, groups: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:  # fmt: skip
-    """Groups that have no edge and no copy in common with others, apart; those of small queries packed together."""
+    """Divide the groups into parts without common edges and copies; small parts of small queries are merged."""
     owner: dict[tuple[str, int], int] = {}
     parent = list(range(len(groups)))
 
@@ -243,25 +243,25 @@ def independent_parts(
         return group
 
     sizes = [0] * len(groups)
-    for at, group in enumerate(groups):
-        edges = {edge for each in reachable(lattice, group).values() for edge in each}
+    for number, group in enumerate(groups):
+        edges = {edge for options in reachable(lattice, group).values() for edge in options}
         copies = {copy for edge in edges for copy in lattice.serving(edge)}
-        sizes[at] = len(edges)
+        sizes[number] = len(edges)
         for key in (*(("edge", edge) for edge in edges), *(("copy", copy) for copy in copies)):
-            parent[find(at)] = find(owner.setdefault(key, at))
+            parent[find(number)] = find(owner.setdefault(key, number))
     members: dict[int, list[int]] = {}
-    for at in range(len(groups)):
-        members.setdefault(find(at), []).append(at)
+    for number in range(len(groups)):
+        members.setdefault(find(number), []).append(number)
     parts: list[list[int]] = []
     small: list[int] = []
     for part in members.values():
-        if any(len(groups[at]) >= _LARGE_QUERY for at in part):
+        if any(len(groups[number]) >= _LARGE_QUERY for number in part):
             parts.append(part)
             continue
         small.extend(part)
-        if sum(sizes[at] for at in small) >= _LEAST_EDGES:
+        if sum(sizes[number] for number in small) >= _LEAST_EDGES:
             parts.append(small)
             small = []
     if small:
         parts.append(small)
-    return tuple(tuple(groups[at] for at in sorted(part)) for part in sorted(parts, key=len))
+    return tuple(tuple(groups[number] for number in sorted(part)) for part in sorted(parts, key=len))
