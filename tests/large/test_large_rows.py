@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from tests.support.harness import CoreHarness
+from tests.support.read_results import read_chunk
 from weft.execution.input.decode import read_pieces
 from weft.execution.input.pieces import BYTES_AT_ONCE
-from weft.execution.results.read import chunks_of, plan_reading, read_chunk
+from weft.execution.results.read import chunks_of, plan_reading
 from weft.execution.selection.select import rows_at_once
 from weft.execution.stages import run_here
 from weft.plan.stream import FileSource, Format, Stream

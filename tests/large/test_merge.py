@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.engine_sample import open_core, rows
 from tests.support.harness import CoreHarness
+from tests.support.read_results import read_chunk
 from weft.execution.input import pieces
-from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading, read_chunk
+from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading
 from weft.planner.strategy import choose_strategy
 from weft.storage import compaction
 

@@ -11,8 +11,9 @@ from pyspark.errors import PythonException
 
 import weft
 from tests.spark.support import Place, steps
+from tests.support.read_results import read_chunk
 from weft import WeftError
-from weft.execution.results.read import Chunk, Reading, read_chunk
+from weft.execution.results.read import Chunk, Reading
 from weft.spark import result_tables as projected
 
 pytestmark = pytest.mark.spark

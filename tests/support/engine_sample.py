@@ -15,6 +15,7 @@ import pyarrow as pa
 from tests.support.harness import CoreHarness
 from weft.engine.core import Core
 from weft.engine.queries.roster import Roster
+from weft.execution.items import Report
 from weft.execution.program import BatchTask, Program
 from weft.execution.stages import run_here
 from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
@@ -69,10 +70,8 @@ def run_batch(core: Core, inputs: Mapping[str, Sequence[pa.RecordBatch]], *, par
     return core.commit(core.next_batch, reports_of(*begun, inputs))
 
 
-def reports_of(
-    program: Program, task: BatchTask, inputs: Mapping[str, Sequence[pa.RecordBatch]]
-) -> list[dict[str, Any]]:
-    """What the tasks of a batch report."""
+def reports_of(program: Program, task: BatchTask, inputs: Mapping[str, Sequence[pa.RecordBatch]]) -> list[Report]:
+    """Return the reports of the tasks of a batch."""
     tables = ((name, pa.Table.from_batches([piece]), ()) for name, pieces in inputs.items() for piece in pieces)
     return run_here(program, task, tables)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.support.oracles.project import project
+from tests.support.read_results import read_chunk
 from weft.engine.core import Core
-from weft.execution.results.read import chunks_of, plan_reading, read_chunk
+from weft.execution.results.read import chunks_of, plan_reading
 from weft.execution.stages import run_here
 from weft.plan.stream import Stream
 from weft.planner.joins.planners import Planner, plan_probes

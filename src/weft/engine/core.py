@@ -7,15 +7,15 @@ what its tasks report (`commit`). Everything it knows it can read back from the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from weft.engine.asked import Asked
 from weft.engine.batches.reports import gather, of_task
 from weft.errors import BatchInterrupted, StateCorrupt
 from weft.execution.compile import compile_program
+from weft.execution.items import BatchReport
 from weft.execution.program import NO_INPUTS, BatchInputs, BatchTask, Program
 from weft.plan.changelog import LiveQuery
 from weft.storage.journal import Manifest
@@ -84,7 +84,7 @@ class Core(Asked):
             self.inventory.remove_attempt(task.batch, task.attempt)
             self._apply_pending()
 
-    def commit(self, batch: int, reports: Sequence[Mapping[str, Any]], *, attempt: str | None = None) -> Manifest:
+    def commit(self, batch: int, reports: Sequence[BatchReport], *, attempt: str | None = None) -> Manifest:
         """Make the reported files of a batch exist, then free what nobody can reach any more. Raises BatchInterrupted
         if the batch was given up meanwhile."""
         with self._changing:

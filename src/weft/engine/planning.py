@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from weft.engine.batches.reports import flows_of, keys_of, rates_of
 from weft.execution.compile import compile_program
+from weft.execution.items import BatchReport
 from weft.execution.program import Program
 from weft.plan.changelog import LiveQuery
 from weft.plan.key import StoreId
@@ -67,7 +67,7 @@ class Planning:
         self.forget()
         self._changed_at = batch
 
-    def learn(self, batch: int, reports: Sequence[Mapping[str, Any]]) -> None:
+    def learn(self, batch: int, reports: Sequence[BatchReport]) -> None:
         """What a batch has shown; probe orders are chosen again from time to time."""
         self.flows = flows_of(reports)
         self._keys |= keys_of(reports)

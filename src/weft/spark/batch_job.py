@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -10,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -22,6 +20,7 @@ from weft.errors import BatchCancelled
 from weft.execution.input.decode import read_pieces
 from weft.execution.input.listing import spread
 from weft.execution.input.pieces import Piece, aside_from_texts, aside_to_texts, cut_pieces
+from weft.execution.items import BatchReport, ExpressionFailures, decode_report
 from weft.execution.program import BatchTask, Program, StreamTag
 from weft.execution.selection.select import rows_at_once
 from weft.execution.stages import probe_stage, probe_stages, tag_stage
@@ -30,7 +29,7 @@ from weft.plan.stream import FileSource
 from weft.spark.broadcast import SentProgram, SentTask, sending
 from weft.spark.errors import cause_of
 from weft.spark.expression_errors import expression_error
-from weft.spark.failing_expressions import NO_FAILURES, Candidate, Failures, failing
+from weft.spark.failing_expressions import NO_FAILURES, Candidate, failing
 from weft.spark.functions import register_functions
 from weft.spark.job_pools import BATCHES, CANCEL_AGAIN, marked
 from weft.spark.stream_frames import in_session
@@ -59,7 +58,7 @@ class BatchRunner:
         self._idle.set()
         self._cancelled = threading.Event()
 
-    def run(self, frames: Mapping[str, DataFrame], program: Program, task: BatchTask) -> list[dict[str, Any]]:
+    def run(self, frames: Mapping[str, DataFrame], program: Program, task: BatchTask) -> list[BatchReport]:
         """Run a batch on Spark with the files of its inputs and the rows of some DataFrames, by stream; returns what
         its tasks report. Raises BatchCancelled after `cancel`."""
         with self._turn, self._cancellable(f"batch {task.batch}"), sending(self._context, task) as sent:
@@ -147,7 +146,7 @@ class _Attempt:
     task: BatchTask
     work: _Work
     cancelled: threading.Event
-    failures: Failures = NO_FAILURES
+    failures: ExpressionFailures = NO_FAILURES
     held: Mapping[str, DataFrame] = field(default_factory=dict)
     """Rows of streams that Spark holds, so that they are not read again."""
 
@@ -180,7 +179,7 @@ def _groups(program: Program, task: BatchTask, streams: Collection[str], most: i
     return spread(found, most)
 
 
-def _run_batch(attempt: _Attempt) -> list[dict[str, Any]]:
+def _run_batch(attempt: _Attempt) -> list[BatchReport]:
     try:
         return _run(attempt)
     except Exception as error:
@@ -190,7 +189,7 @@ def _run_batch(attempt: _Attempt) -> list[dict[str, Any]]:
     return _run_without_failing(attempt)
 
 
-def _run_without_failing(attempt: _Attempt) -> list[dict[str, Any]]:
+def _run_without_failing(attempt: _Attempt) -> list[BatchReport]:
     """Run a batch again in which some expression failed, without the queries whose expressions do fail.
 
     First the rows are read once more, and held: a source that fails in its own expressions fails here, which is no
@@ -203,7 +202,7 @@ def _run_without_failing(attempt: _Attempt) -> list[dict[str, Any]]:
             found = found.plus(failing(held[name], _candidates(attempt.program.streams[name], attempt), attempt.check))
         reports = _run(replace(attempt, failures=found))
     if found != NO_FAILURES:
-        reports.append(found.report())
+        reports.append(found)
     return reports
 
 
@@ -234,14 +233,14 @@ def _candidates(tag: StreamTag, attempt: _Attempt) -> list[Candidate]:
     return found
 
 
-def _run(attempt: _Attempt) -> list[dict[str, Any]]:
+def _run(attempt: _Attempt) -> list[BatchReport]:
     attempt.check()
     items = reduce(DataFrame.unionByName, _tagged(attempt))
     for stage in range(1, probe_stages(attempt.program) + 1):
         items = items.repartitionById(attempt.task.partitions, "part").mapInArrow(
             partial(_probe_task, attempt.work, stage), ITEM
         )
-    return [json.loads(bytes(row.item)) for row in items.collect()]
+    return [decode_report(bytes(row.item)) for row in items.collect()]
 
 
 def _tagged(attempt: _Attempt) -> Iterator[DataFrame]:

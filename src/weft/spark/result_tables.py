@@ -1,9 +1,9 @@
-"""A query's rows in its own columns, from any row on, in tables of bounded size; Spark computes as few as can be."""
+"""Result rows of a query, from any row on, in tables of bounded size. Spark computes as few rows as possible."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 GROWN_BYTES = 256 << 20
-"""Bytes that the SELECT list may make of the rows of one job of Spark's, by an estimate that is never too small; a row
-of which it makes more is alone. Most estimates are much too large, so this is more than what is read at once."""
+"""Maximum estimated bytes that the SELECT list produces in one Spark job, unless a single row exceeds it. The estimate
+is an upper bound and usually much too large, so this is more than what is read at once."""
 
 
 def projected(
-    spark: SparkSession,
+    spark: Callable[[], SparkSession],
     reading: Reading,
     chunks: Iterable[Chunk],
     outputs: Sequence[Output],
@@ -35,90 +35,91 @@ def projected(
     most_bytes: int | None = None,
     within: float = READ_LIMIT,
 ) -> Iterator[pa.Table]:
-    """The rows of some chunks, in their order, without the first `skip` and at most `limit` of them. Raises ReadTimeout
-    where Spark takes longer than `within` seconds for a piece of them.
+    """Yield the result rows of chunks in order, without the first `skip` rows and at most `limit` rows.
 
-    Who sets a limit comes again for the next rows: what all of them need is kept for a while.
+    `spark` is called only if Spark has to compute something. Raise ReadTimeout if Spark takes longer than `within`
+    seconds for one piece. A reader with a `limit` is expected to return for the next page, so what all pages need is
+    cached for a while.
     """
     again = limit is not None
     if needs_no_spark(reading, outputs):
-        for each in ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes, again=again):
-            yield chosen(each.build(), outputs)
+        for span in ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes, again=again):
+            yield chosen(span.build(), outputs)
     elif reading.having is None:
-        most = most_bytes or PIECE_BYTES
-        read = _most_read(outputs, most)
-        found = ranges(reading, chunks, skip=skip, limit=limit, most_bytes=read, again=again)
-        for group in _groups(found, most, outputs):
-            yield from _by_spark(spark, reading, group, outputs, within=within)
-    else:  # which rows there are, only Spark can say
-        found = ranges(reading, chunks, most_bytes=_most_read(outputs, PIECE_BYTES), again=again)
-        groups = _groups(found, PIECE_BYTES, outputs)
+        table_bytes = most_bytes or PIECE_BYTES
+        read_bytes = _most_read(outputs, table_bytes)
+        spans = ranges(reading, chunks, skip=skip, limit=limit, most_bytes=read_bytes, again=again)
+        for group in _groups(spans, table_bytes, outputs):
+            yield from _by_spark(spark(), reading, group, outputs, within=within)
+    else:  # only Spark can tell which rows HAVING keeps
+        spans = ranges(reading, chunks, most_bytes=_most_read(outputs, PIECE_BYTES), again=again)
+        groups = _groups(spans, PIECE_BYTES, outputs)
         parts = (
-            _Filtered(spark, reading, [each.alone()[0] for each in group], outputs, within=within) for group in groups
+            _Filtered(spark(), reading, [span.alone()[0] for span in group], outputs, within=within) for group in groups
         )
         yield from _some(parts, skip, limit, most_bytes or PIECE_BYTES)
 
 
 def _most_read(outputs: Sequence[Output], most_bytes: int) -> int:
-    """Bytes of rows to read at once so that what is made of them is not too large either."""
+    """Return how many bytes to read at once so that the output of the SELECT list stays within `GROWN_BYTES`."""
     return max(1, min(most_bytes, GROWN_BYTES // _copies(outputs)))
 
 
 def _copies(outputs: Sequence[Output]) -> int:
-    """How many times the bytes of a row the values that are made of it can take: its columns once, and the most that
-    the expressions hold one of them."""
+    """Return an upper bound for the factor by which the SELECT list enlarges a row: its columns once, plus the largest
+    number of copies of one column that all expressions together contain."""
     held: Counter[str] = Counter()
     for output in outputs:
         held.update(dict(output.copies))
     return 1 + max(held.values(), default=0)
 
 
-def _groups(found: Iterable[Range], most_bytes: int, outputs: Sequence[Output]) -> Iterator[list[Range]]:
-    """Ranges that one job of Spark's can take: bounded in rows, in what is read and in what is made of it."""
+def _groups(spans: Iterable[Range], most_bytes: int, outputs: Sequence[Output]) -> Iterator[list[Range]]:
+    """Group ranges for one Spark job each, bounded in rows, in bytes read and in estimated bytes produced."""
     copies, added = _copies(outputs), sum(output.added for output in outputs)
     group: list[Range] = []
     rows = size = grown = 0
-    for each in (part for whole in found for part in _cut(whole, max(1, GROWN_BYTES // max(1, added)))):
-        larger = each.bytes * copies + each.rows * added
-        full = rows + each.rows > PIECE_ROWS or size + each.bytes > most_bytes or grown + larger > GROWN_BYTES
+    for part in (part for span in spans for part in _cut(span, max(1, GROWN_BYTES // max(1, added)))):
+        estimate = part.bytes * copies + part.rows * added
+        full = rows + part.rows > PIECE_ROWS or size + part.bytes > most_bytes or grown + estimate > GROWN_BYTES
         if group and full:
             yield group
             group, rows, size, grown = [], 0, 0, 0
-        group.append(each)
-        rows, size, grown = rows + each.rows, size + each.bytes, grown + larger
+        group.append(part)
+        rows, size, grown = rows + part.rows, size + part.bytes, grown + estimate
     if group:
         yield group
 
 
-def _cut(whole: Range, most_rows: int) -> Iterator[Range]:
-    """A range in parts of at most so many rows."""
-    if whole.rows <= most_rows:
-        yield whole
+def _cut(span: Range, most_rows: int) -> Iterator[Range]:
+    """Split a range into parts of at most `most_rows` rows."""
+    if span.rows <= most_rows:
+        yield span
         return
-    for first in range(whole.first, whole.last, most_rows):
-        last = min(first + most_rows, whole.last)
-        yield replace(whole, first=first, last=last, bytes=whole.bytes * (last - first) // whole.rows)
+    for first in range(span.first, span.last, most_rows):
+        last = min(first + most_rows, span.last)
+        yield replace(span, first=first, last=last, bytes=span.bytes * (last - first) // span.rows)
 
 
 def _by_spark(
     spark: SparkSession, reading: Reading, group: Sequence[Range], outputs: Sequence[Output], *, within: float
 ) -> Iterator[pa.Table]:
-    alone = [each.alone() for each in group]
-    tables = list(project(spark, reading, [chunk for chunk, _, _ in alone], outputs, within=within))
-    together, begin = pa.concat_tables(tables), 0
-    for each, (_, before, rows) in zip(group, alone, strict=True):
-        yield together.slice(begin + before, each.rows)
+    chunks = [span.alone() for span in group]
+    tables = list(project(spark, reading, [chunk for chunk, _, _ in chunks], outputs, within=within))
+    table, begin = pa.concat_tables(tables), 0
+    for span, (_, before, rows) in zip(group, chunks, strict=True):
+        yield table.slice(begin + before, span.rows)
         begin += rows
 
 
 _COUNTS: Lately[int] = Lately(10_000)
-"""How many rows HAVING leaves of ranges that are read page by page: those before a page need not be computed again."""
+"""Cache: how many rows HAVING keeps of a group of ranges, so that groups before a page are not computed again."""
 _TABLES: Lately[pa.Table] = Lately(64 << 20)
-"""These rows, as the SELECT list makes them, as far as there is room."""
+"""Cache of 64 MB: the rows that HAVING keeps of a group of ranges, after the SELECT list."""
 
 
 class _Filtered:
-    """The rows that HAVING leaves of some ranges, as the SELECT list makes them."""
+    """The rows that HAVING keeps of a group of ranges, after the SELECT list."""
 
     def __init__(
         self,
@@ -131,24 +132,24 @@ class _Filtered:
     ) -> None:
         self._spark, self._reading, self._chunks, self._outputs = spark, reading, chunks, outputs
         self._within = within
-        # A slot is one query's in a batch, and what is in a file never changes.
+        # A slot belongs to one query in each batch and files are immutable, so this key identifies the rows.
         columns = tuple((output.name, output.sql) for output in outputs)
         self._key = (reading.data, reading.slot, reading.having, columns, tuple(chunks))
 
     def is_before(self, skip: int) -> int | None:
-        """How many there are, if that is known and no more than `skip`."""
+        """Return the number of rows if it is cached and at most `skip`, else None."""
         known = _COUNTS.get(self._key)
         return known if known is not None and known <= skip else None
 
     def tables(self, *, again: bool) -> Iterator[pa.Table]:
-        """All of them."""
+        """Yield all rows. `again` says that the next page will need them, so they are cached."""
         if not again:
             yield from project(self._spark, self._reading, self._chunks, self._outputs, within=self._within)
             return
         table = _TABLES.get(self._key)
         if table is None:
-            made = list(project(self._spark, self._reading, self._chunks, self._outputs, within=self._within))
-            table = pa.concat_tables(made) if made else None
+            pieces = list(project(self._spark, self._reading, self._chunks, self._outputs, within=self._within))
+            table = pa.concat_tables(pieces) if pieces else None
             _COUNTS.put(self._key, 0 if table is None else table.num_rows, 1)
             if table is not None:
                 _TABLES.put(self._key, table, table.nbytes)
@@ -164,15 +165,15 @@ def _some(parts: Iterable[_Filtered], skip: int, limit: int | None, most_bytes: 
             continue
         for table in part.tables(again=limit is not None):
             first, skip = min(skip, table.num_rows), max(0, skip - table.num_rows)
-            found = table.slice(first, left)
-            yield from _pieces(found, most_bytes)
-            left = None if left is None else left - found.num_rows
+            rows = table.slice(first, left)
+            yield from _pieces(rows, most_bytes)
+            left = None if left is None else left - rows.num_rows
             if left is not None and left <= 0:
                 return
 
 
 def _pieces(table: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
-    """The rows of a table, about so many bytes after the other."""
+    """Split a table into pieces of about `most_bytes` bytes."""
     step = max(1, table.num_rows * most_bytes // max(1, table.nbytes))
     for begin in range(0, table.num_rows, step):
         yield table.slice(begin, step)

@@ -11,7 +11,8 @@ from random import Random
 import pyarrow as pa
 
 from tests.support.harness import CoreHarness
-from weft.execution.results.read import chunks_of, plan_reading, read_chunk
+from tests.support.read_results import read_chunk
+from weft.execution.results.read import chunks_of, plan_reading
 from weft.plan.time import TIME_MAX, TIME_MIN
 from weft.planner.strategy import choose_strategy
 

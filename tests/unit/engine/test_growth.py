@@ -9,6 +9,7 @@ from tests.support.engine_sample import open_core, rows, stream
 from weft.engine.inputs import ahead
 from weft.engine.inputs.ahead import AheadSamples
 from weft.engine.inputs.inputs import Inputs
+from weft.execution.items import TagReport
 from weft.spark.stream_frames import Frames
 from weft.sql import bind
 
@@ -41,7 +42,7 @@ def test_when_samples_were_written_is_known_of_the_last_minute_only(tmp_path: Pa
     monkeypatch.setattr(ahead.time, "monotonic", lambda: now)
     for number in range(10):
         now = 100.0 * number
-        samples.keep(number, [{"tag": {"stream": f"s{number}", "ahead": 1, "samples": []}}])
+        samples.keep(number, [TagReport(f"s{number}", ahead=1)])
     assert list(samples._written) == ["s9"]
 
 

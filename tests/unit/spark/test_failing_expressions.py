@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from weft.execution.items import ExpressionFailures
 from weft.spark import failing_expressions as module
-from weft.spark.failing_expressions import NO_FAILURES, Candidate, Failures, failing
+from weft.spark.failing_expressions import NO_FAILURES, Candidate, failing
 
 
 class ExpressionError(Exception):
@@ -64,7 +65,7 @@ def candidates(count: int) -> list[Candidate]:
     return [Candidate(column, ("a", f"e{number}")) for number, column in enumerate(columns)]
 
 
-def find(rows: Any, wanted: list[Candidate]) -> Failures:
+def find(rows: Any, wanted: list[Candidate]) -> ExpressionFailures:
     return failing(rows, wanted, lambda: None)
 
 
@@ -95,11 +96,8 @@ def test_all_fail() -> None:
 def test_keys_are_known_by_their_slots() -> None:
     column: Any = Name("key")
     found = find(Rows({"key": ExpressionError("no")}), [*candidates(3), Candidate(column, 7)])
-    assert found == Failures({}, {7: "no"})
-    assert found.plus(Failures({("a", "e1"): "x"}, {})).report() == {
-        "opaque_failures": {"a": {"e1": "x"}},
-        "slot_failures": {7: "no"},
-    }
+    assert found == ExpressionFailures({}, {7: "no"})
+    assert found.plus(ExpressionFailures({("a", "e1"): "x"})) == ExpressionFailures({("a", "e1"): "x"}, {7: "no"})
 
 
 def test_another_error_is_raised_at_once() -> None:

@@ -6,11 +6,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from weft.engine.batches.progress import PATIENCE, Progress
 from weft.engine.core import Core
 from weft.engine.inputs.inputs import Offer
+from weft.execution.items import BatchReport
 from weft.execution.program import BatchTask, Program
 from weft.spark.batch_job import BatchRunner
 
@@ -50,7 +50,7 @@ class Attempts:
         self._run: _Run | None = None
         self._interrupted_at = -_INTERRUPT_EVERY
 
-    def run(self, offer: Offer, program: Program, task: BatchTask, *, limit: float) -> list[dict[str, Any]]:
+    def run(self, offer: Offer, program: Program, task: BatchTask, *, limit: float) -> list[BatchReport]:
         """Run the tasks of a batch for at most `limit` seconds; returns what they report. To be ended by `end`."""
         self.progress.note()
         self._run = _Run(task, time.monotonic(), limit)

@@ -1,55 +1,64 @@
-"""From what the tasks of a batch report to its manifest."""
+"""From the reports of a batch's tasks to the manifest of the batch."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 from weft.execution.aggregate.close_windows import window_limits
+from weft.execution.items import BatchReport, ExpressionFailures, ProbeReport, TagReport
 from weft.execution.program import BatchTask, Program
 from weft.plan.changelog import LiveQuery, QueryId
 from weft.plan.expression import Opaque, conjuncts, guard_opaque
 from weft.storage.bucket import Bucket
 from weft.storage.journal import Manifest, StreamTotals
-from weft.storage.result_files import Segment, WindowResult
 
 
-def gather(batch: int, reports: Sequence[Mapping[str, Any]], program: Program, live: Iterable[LiveQuery]) -> Manifest:
-    """The manifest of a batch from its tasks' reports."""
-    new = {value["path"]: Bucket.from_json(value) for report in reports for value in report.get("buckets", ())}
-    merged = [Bucket.from_json(value) for report in reports for value in report.get("merged", ())]
-    still_open, replaced, rests = _open(reports)
+def gather(batch: int, reports: Sequence[BatchReport], program: Program, live: Iterable[LiveQuery]) -> Manifest:
+    """Return the manifest of a batch from the reports of its tasks."""
+    tags, probes = _of(TagReport, reports), _of(ProbeReport, reports)
+    written = [*(report.buckets for report in tags), *(report.buckets for report in probes)]
+    new = {bucket.path: bucket for buckets in written for bucket in buckets}
+    merged = [bucket for report in probes for bucket in report.merged]
+    still_open, replaced, rests = _open(probes)
     routed = {store.id for store in program.stores.values() if store.route} | program.slices.keys()
     routed |= {stored.id for stored in program.probes.stored}
     return Manifest(
         batch=batch,
         at=time.time(),
-        streams=_streams(reports),
+        streams=_streams(tags),
         buckets=tuple(bucket for bucket in (*new.values(), *merged, *rests) if bucket.store in routed),
-        merged_away=tuple(sorted({path for report in reports for path in report.get("merged_away", ())} | replaced)),
-        segments=tuple(Segment.from_json(r["segment"]) for r in reports if r.get("segment")),
-        copied=tuple(path for report in reports for path in report.get("copied", ())),
+        merged_away=tuple(sorted({path for report in probes for path in report.merged_away} | replaced)),
+        segments=tuple(report.segment for report in probes if report.segment is not None),
+        copied=tuple(path for report in probes for path in report.copied),
         selected=tuple(bucket for bucket in new.values() if bucket.store not in routed),
         failed=_failed(reports, live),
-        pairs=sum(report.get("pairs", 0) for report in reports),
-        windows=tuple(WindowResult.from_json(value) for report in reports for value in report.get("windows", ())),
+        pairs=sum(report.pairs for report in probes),
+        windows=tuple(result for report in probes for result in report.windows),
         open=tuple(sorted(still_open)),
         complete=tuple((stored.id, stored.slots) for stored in program.probes.stored),
     )
 
 
-def _open(reports: Sequence[Mapping[str, Any]]) -> tuple[set[str], set[str], list[Bucket]]:
-    """Files with sessions that have not ended, files in whose place others come, and those.
+_R = TypeVar("_R", TagReport, ProbeReport, ExpressionFailures)
 
-    A file goes only if every task that found something open in it has written that anew: else it stays as it is, and
-    what some have written is left to be removed.
+
+def _of(kind: type[_R], reports: Sequence[BatchReport]) -> list[_R]:
+    return [report for report in reports if isinstance(report, kind)]
+
+
+def _open(reports: Sequence[ProbeReport]) -> tuple[set[str], set[str], list[Bucket]]:
+    """Return the files with open sessions, the files that are replaced, and the buckets that replace them.
+
+    A file is replaced only if every task that found an open session in it has written that session anew. Otherwise the
+    file stays, and what some tasks have written is removed later.
     """
-    kept = {path for report in reports for path in report.get("open", ())}
-    written = [each for report in reports for each in report.get("rests", {}).items()]
+    kept = {path for report in reports for path in report.open}
+    written = [rest for report in reports for rest in report.rests.items()]
     replaced = {path for path, _ in written} - kept
-    rests = [Bucket.from_json(value) for path, value in written if path in replaced]
+    rests = [bucket for path, bucket in written if path in replaced]
     return kept | {bucket.path for bucket in rests}, replaced, rests
 
 
@@ -69,33 +78,36 @@ def note_times(manifest: Manifest, newest: dict[str, int]) -> None:
             newest[name] = max(totals.max_time, newest.get(name, totals.max_time))
 
 
-def stage_seconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Wall time of each stage, from the start of its first task to the end of its last."""
-    spans = [report["span"] for report in reports if "span" in report]
+def stage_seconds(reports: Sequence[BatchReport]) -> dict[str, float]:
+    """Return the wall time of each kind of stage, from the start of its first task to the end of its last."""
+    spans = {
+        "tag": [report.span for report in _of(TagReport, reports)],
+        "probe": [report.span for report in _of(ProbeReport, reports)],
+    }
     return {
-        stage: max(end for name, _, end in spans if name == stage)
-        - min(start for name, start, _ in spans if name == stage)
-        for stage in sorted({name for name, _, _ in spans})
+        stage: max(end for _, end in times) - min(begin for begin, _ in times)
+        for stage, times in spans.items()
+        if times
     }
 
 
-def flows_of(reports: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
-    """For each probe, over all tasks: combinations that came to it, and those it made."""
-    found: dict[str, tuple[int, int]] = {}
-    for report in reports:
-        for probe, (came, made) in report.get("sent", {}).items():
-            before = found.get(probe, (0, 0))
-            found[probe] = (before[0] + came, before[1] + made)
-    return found
+def flows_of(reports: Sequence[BatchReport]) -> dict[str, tuple[int, int]]:
+    """Return the combinations that came to each probe step, and those that it produced, over all tasks."""
+    flows: dict[str, tuple[int, int]] = {}
+    for report in _of(ProbeReport, reports):
+        for probe, (came, produced) in report.flows.items():
+            before = flows.get(probe, (0, 0))
+            flows[probe] = (before[0] + came, before[1] + produced)
+    return flows
 
 
-def keys_of(reports: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
-    """Rows and distinct keys by store and index, of the largest bucket that the batch has made."""
-    found: dict[str, tuple[int, int]] = {}
-    for report in reports:
-        for place, (rows, distinct) in report.get("tag", {}).get("keys", {}).items():
-            found[place] = max(found.get(place, (0, 0)), (rows, distinct))
-    return found
+def keys_of(reports: Sequence[BatchReport]) -> dict[str, tuple[int, int]]:
+    """Return the rows and distinct keys of the batch's largest bucket, by store and index."""
+    keys: dict[str, tuple[int, int]] = {}
+    for report in _of(TagReport, reports):
+        for place, counts in report.keys.items():
+            keys[place] = max(keys.get(place, (0, 0)), counts)
+    return keys
 
 
 RATE_BATCHES = 20
@@ -117,45 +129,45 @@ def rates_of(manifests: Sequence[Manifest]) -> dict[str, float]:
     return found
 
 
-def _streams(reports: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, StreamTotals], ...]:
-    totals: dict[str, list[Mapping[str, Any]]] = {}
+def _streams(reports: Sequence[TagReport]) -> tuple[tuple[str, StreamTotals], ...]:
+    by_stream: dict[str, list[TagReport]] = {}
     for report in reports:
-        if "tag" in report:
-            totals.setdefault(report["tag"]["stream"], []).append(report["tag"])
-    return tuple((name, _sum(parts)) for name, parts in sorted(totals.items()))
+        by_stream.setdefault(report.stream, []).append(report)
+    return tuple((name, _totals(parts)) for name, parts in sorted(by_stream.items()))
 
 
-def _sum(parts: Sequence[Mapping[str, Any]]) -> StreamTotals:
-    times = [part["max_time"] for part in parts if part["max_time"] is not None]
+def _totals(reports: Sequence[TagReport]) -> StreamTotals:
+    times = [report.max_time for report in reports if report.max_time is not None]
     return StreamTotals(
-        rows=sum(part["rows"] for part in parts),
-        late=sum(part["late"] for part in parts),
-        timeless=sum(part["timeless"] for part in parts),
+        rows=sum(report.rows for report in reports),
+        late=sum(report.late for report in reports),
+        timeless=sum(report.timeless for report in reports),
         max_time=max(times, default=None),
-        bad_files=tuple(path for part in parts for path in part.get("bad_files", ())),
-        ahead=sum(part.get("ahead", 0) for part in parts),
-        missed=sum(part.get("missed", 0) for part in parts),
-        bad_rows=sum(part.get("bad_rows", 0) for part in parts),
+        bad_files=tuple(path for report in reports for path in report.bad_files),
+        ahead=sum(report.ahead for report in reports),
+        missed=sum(report.missed for report in reports),
+        bad_rows=sum(report.bad_rows for report in reports),
     )
 
 
-def _failed(reports: Sequence[Mapping[str, Any]], live: Iterable[LiveQuery]) -> tuple[tuple[QueryId, str], ...]:
-    """Queries whose own expression failed on a row, with the message."""
+def _failed(reports: Sequence[BatchReport], live: Iterable[LiveQuery]) -> tuple[tuple[QueryId, str], ...]:
+    """Return the queries whose own expression failed on a row, with the message."""
     by_slot: dict[int, str] = {}
     by_text: dict[tuple[str, str], str] = {}
     for report in reports:
-        by_slot |= {int(slot): text for slot, text in report.get("tag", {}).get("failures", {}).items()}
-        for stream, texts in report.get("opaque_failures", {}).items():
-            by_text |= {(stream, text): error for text, error in texts.items()}
-        by_slot |= {int(slot): text for slot, text in report.get("slot_failures", {}).items()}
-    found = {}
+        if isinstance(report, ExpressionFailures):
+            by_text |= report.texts
+            by_slot |= report.slots
+        else:
+            by_slot |= report.failures
+    failed: dict[QueryId, str] = {}
     for query in live:
         failing = [part for part in _opaque_parts(query) if part in by_text]
         if query.slot in by_slot:
-            found[query.record.id] = by_slot[query.slot]
+            failed[query.record.id] = by_slot[query.slot]
         elif failing:
-            found[query.record.id] = by_text[failing[0]]
-    return tuple(found.items())
+            failed[query.record.id] = by_text[failing[0]]
+    return tuple(failed.items())
 
 
 def _opaque_parts(query: LiveQuery) -> Iterable[tuple[str, str]]:

@@ -1,38 +1,39 @@
-"""Rows too far ahead of the clock: a sample of those that were set aside."""
+"""Samples of the rows that were set aside because they are too far ahead of the clock."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from weft.errors import WeftError
+from weft.execution.items import BatchReport, TagReport
 from weft.execution.selection.admission import MOST_SAMPLES
 from weft.storage.directory import Directory
 
 _log = logging.getLogger("weft")
 _EVERY = 60.0
-"""Seconds between two samples of a stream: one that is wrong throughout must not cost a write per batch."""
+"""Seconds between two samples of a stream: a stream with only wrong times must not cost a write per batch."""
 
 
 class AheadSamples:
-    """The newest sample of each stream's rows that were set aside, in `ahead/<stream>.json`: one file a stream."""
+    """The newest sample of each stream's rows that are too far ahead, in one file per stream: `ahead/<stream>.json`."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._written: dict[str, float] = {}
 
-    def keep(self, batch: int, reports: Sequence[Mapping[str, Any]]) -> None:
-        """Keep a few rows of a committed batch; a disk that refuses them is no reason to fail."""
-        found: dict[str, list[Any]] = {}
+    def keep(self, batch: int, reports: Sequence[BatchReport]) -> None:
+        """Write samples of a committed batch; a failing write is only logged."""
+        samples: dict[str, list[dict[str, str | None]]] = {}
         counts: dict[str, int] = {}
-        for tag in (report["tag"] for report in reports if report.get("tag", {}).get("ahead")):
-            found.setdefault(tag["stream"], []).extend(tag["samples"])
-            counts[tag["stream"]] = counts.get(tag["stream"], 0) + tag["ahead"]
+        for report in reports:
+            if isinstance(report, TagReport) and report.ahead:
+                samples.setdefault(report.stream, []).extend(report.samples)
+                counts[report.stream] = counts.get(report.stream, 0) + report.ahead
         now = time.monotonic()
         self._written = {stream: at for stream, at in self._written.items() if now - at < _EVERY}
-        for stream, rows in found.items():
+        for stream, rows in samples.items():
             if stream in self._written:
                 continue
             self._written[stream] = now

@@ -1,18 +1,19 @@
-"""The probe stage: new buckets of a partition meet the stored ones; matches become a segment of the result log.
+"""The probe stage: new buckets of a partition meet the stored ones, and pairs become a segment of the result log.
 
-A plain function on files: it runs the same in a test process and in a Spark task.
+It is a plain function on files, so it runs the same in a test process and in a Spark task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from weft.execution.aggregate.close_windows import close_windows, window_limits
 from weft.execution.aggregate.rewrite_sessions import rest_of
+from weft.execution.items import ProbeReport
 from weft.execution.join.copy_rows import copy_rows, used_rows
 from weft.execution.join.partition_range import PartitionRange, key_values, meaning_of
 from weft.execution.join.session_join import close_session_join
@@ -28,44 +29,16 @@ from weft.storage.bucket import (
     Part,
     PartView,
 )
-from weft.storage.result_files import PartRef, Piece, Segment, WindowResult, write_pairs
+from weft.storage.result_files import PartRef, Piece, Segment, write_pairs
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(slots=True)
-class ProbeReport:
-    """What one probe task tells the driver."""
-
-    segment: Segment | None = None
-    merged: list[Bucket] = field(default_factory=list)
-    copied: list[str] = field(default_factory=list)
-    pairs: int = 0
-    windows: list[WindowResult] = field(default_factory=list)
-    open: set[str] = field(default_factory=set)
-    rests: dict[str, Bucket] = field(default_factory=dict)
-    """What is open of files of sessions that have little of it, by the file that it is of."""
-    failures: dict[int, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """As it travels back."""
-        return {
-            "segment": None if self.segment is None else self.segment.to_json(),
-            "merged": [bucket.to_json() for bucket in self.merged],
-            "copied": self.copied,
-            "pairs": self.pairs,
-            "windows": [result.to_json() for result in self.windows],
-            "open": sorted(self.open),
-            "rests": {path: bucket.to_json() for path, bucket in self.rests.items()},
-            "slot_failures": self.failures,
-        }
 
 
 def probe_partition(
     program: Program, task: BatchTask, partition: int, *, fresh: Sequence[Bucket], newest: Mapping[str, int]
 ) -> ProbeReport:
-    """Join a partition's new rows with each other and with the stored rows, once for all queries; then end the windows
-    that the batch's newest event times (by stream) have passed."""
+    """Join a partition's new rows with each other and with stored rows, once for all queries, and close the windows
+    that the newest event times of the batch (by stream) have passed."""
     report = ProbeReport()
     merged_away = {path for group in task.merges for path in group}
     for group in task.merges:
@@ -94,17 +67,17 @@ def _end_windows(
     limits = window_limits(program, task, newest)
     closed = close_windows(program, task, partition, buckets=buckets, limits=limits)
     report.windows, report.open, still_open = closed.results, closed.open, closed.parts
-    mine = PartitionRange(task, partition)
-    for each in program.session_joins:
-        ended = close_session_join(program, task, mine, each, buckets=buckets, limits=limits[each.streams])
-        report.windows += ended.results
-        report.open |= ended.open
-        still_open.add(ended.parts)
-        report.failures |= ended.failures
+    own_range = PartitionRange(task, partition)
+    for join in program.session_joins:
+        closed_join = close_session_join(program, task, own_range, join, buckets=buckets, limits=limits[join.streams])
+        report.windows += closed_join.results
+        report.open |= closed_join.open
+        still_open.add(closed_join.parts)
+        report.failures |= closed_join.failures
     for bucket in (bucket for bucket in buckets if bucket.path in report.open):
-        rest = rest_of(program, task, partition, bucket=bucket, still_open=still_open)
-        if rest is not None:
-            report.rests[bucket.path] = rest
+        replacement = rest_of(program, task, partition, bucket=bucket, still_open=still_open)
+        if replacement is not None:
+            report.rests[bucket.path] = replacement
             report.open.discard(bucket.path)
 
 
@@ -114,7 +87,7 @@ class _Both:
     stored: Sequence[Bucket]
 
     def pairs(self, left: StoreId, right: StoreId) -> Iterator[tuple[Bucket, Bucket]]:
-        """Every pair of buckets that was never met before: at least one of the two is new."""
+        """Yield every pair of buckets that has not been joined before: at least one of the two is new."""
         fresh_left = [b for b in self.fresh if b.store == left]
         fresh_right = [b for b in self.fresh if b.store == right]
         for a in fresh_left:
@@ -127,7 +100,7 @@ class _Both:
 
 @dataclass(slots=True)
 class _Match:
-    """Pairs found between two parts."""
+    """The pairs that were found between two parts."""
 
     join: str
     left: tuple[Bucket, int]
@@ -137,17 +110,17 @@ class _Match:
     views: tuple[PartView, PartView]
 
 
-def _matches(program: Program, task: BatchTask, mine: PartitionRange, both: _Both) -> Iterator[_Match]:
+def _matches(program: Program, task: BatchTask, own_range: PartitionRange, both: _Both) -> Iterator[_Match]:
     for probe in program.joins:
         for left, right in both.pairs(probe.join.left, probe.join.right):
             mask = Slots(probe.join.slots & meaning_of(task, program, left) & meaning_of(task, program, right))
             if not mask & left.slots & right.slots:
                 continue
-            for left_number, left_part in mine.parts(left):
-                for right_number, right_part in mine.parts(right):
+            for left_number, left_part in own_range.parts(left):
+                for right_number, right_part in own_range.parts(right):
                     if _may_match(probe, mask, left_part, right_part):
                         parts = ((left, left_number), (right, right_number))
-                        match = _join_parts(program, probe, mine, mask=mask, parts=parts)
+                        match = _join_parts(program, probe, own_range, mask=mask, parts=parts)
                         if len(match.left_rows):
                             yield match
 
@@ -161,7 +134,7 @@ def _may_match(probe: JoinProbe, mask: Slots, left: Part, right: Part) -> bool:
 def _join_parts(
     program: Program,
     probe: JoinProbe,
-    mine: PartitionRange,
+    own_range: PartitionRange,
     *,
     mask: Slots,
     parts: tuple[tuple[Bucket, int], tuple[Bucket, int]],
@@ -169,10 +142,10 @@ def _join_parts(
     (left, left_number), (right, right_number) = parts
     join = probe.join
     left_store, right_store = program.stores[join.left], program.stores[join.right]
-    left_side = mine.side(left, left_number, left_store, join.left_index)
-    right_side = mine.side(right, right_number, right_store, join.right_index)
+    left_side = own_range.side(left, left_number, left_store, join.left_index)
+    right_side = own_range.side(right, right_number, right_store, join.right_index)
     left_rows, right_rows = join_pairs(left_side, right_side, probe.windows, set_to_words(mask, program.words))
-    views = (mine.view(left, left_number), mine.view(right, right_number))
+    views = (own_range.view(left, left_number), own_range.view(right, right_number))
     left_columns = key_values(left_store, join.left_index, views[0])
     if left_columns and len(left_rows):
         right_columns = key_values(right_store, join.right_index, views[1])
@@ -182,7 +155,7 @@ def _join_parts(
 
 
 def _write_segment(task: BatchTask, partition: int, matches: list[_Match], report: ProbeReport) -> None:
-    """Write the matched lists; parts of which little matched are copied out so that the rest can be freed."""
+    """Write the matched lists; rows of parts with few matches are copied, so that the parts can be freed."""
     base = task.new_file(f"p{partition}", suffix="")
     refs = dict[tuple[str, int], tuple[PartRef, Array | None]]()
     for at, (view, rows) in _used_rows(matches).items():

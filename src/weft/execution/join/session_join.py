@@ -1,4 +1,4 @@
-"""The probe stage for session joins: when a session ends, all its combinations are results, query by query."""
+"""The probe stage of session joins: when a session closes, its combinations become results, query by query."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from weft.execution.aggregate.close_windows import Limits
 from weft.execution.aggregate.open_sessions import is_asked
 from weft.execution.aggregate.over_joins import member_columns
 from weft.execution.aggregate.rewrite_sessions import OpenParts
+from weft.execution.items import TagReport
 from weft.execution.join.partition_range import PartitionRange, key_values, meaning_of
 from weft.execution.join.probe_step import Conditions
 from weft.execution.join.row_references import RowParts, by_part
 from weft.execution.program import BatchTask, Program, SessionClose, SessionGather
-from weft.execution.selection.computed import Tagged, TagReport
+from weft.execution.selection.computed import Tagged
 from weft.kernels import large_text as wide
 from weft.kernels.aggregate.cells import LAST, compact, concat, group_rows, only_groups
 from weft.kernels.aggregate.factored import equal_pairs
@@ -39,8 +40,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class ClosedJoin:
-    """Files of what sessions had when they ended, buckets with rows of sessions that have not (which, and what of
-    them), and queries that failed on their own conditions."""
+    """Result files of closed sessions, buckets with rows of open sessions (and which rows these are), and queries
+    that failed on their own conditions."""
 
     results: list[WindowResult] = field(default_factory=list)
     open: set[str] = field(default_factory=set)
@@ -50,7 +51,7 @@ class ClosedJoin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Rows of one side in a partition, with their query-sets, hashes and, where those do not tell, keys."""
+    """Rows of one side in a partition with query-sets, hashes and, where hashes do not suffice, keys."""
 
     member: Member
     sets: Array
@@ -63,7 +64,7 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """A part of a bucket in the order of the join key, and which slots its query-sets still mean."""
+    """A part of a bucket in the order of the join key; `mask` has the slots that its query-sets still mean."""
 
     bucket: Bucket
     number: int
@@ -81,27 +82,27 @@ def close_session_join(
     buckets: Sequence[Bucket],
     limits: Limits,
 ) -> ClosedJoin:
-    """The combinations of sessions that end now, or what is aggregated of them; and what is still needed."""
+    """Return the combinations, or their aggregates, of the sessions that close now, and which rows are still needed."""
     places = {store for store, _ in each.join.places}
     if limits.upto is None or limits.after == limits.upto:
-        stay = {bucket.path for bucket in buckets if bucket.store in places}
-        return ClosedJoin(open=stay, parts=OpenParts(whole=set(stay)))
+        unread = {bucket.path for bucket in buckets if bucket.store in places}
+        return ClosedJoin(open=unread, parts=OpenParts(whole=set(unread)))
     return _Closing(program, task, each, limits).run(mine, buckets)
 
 
 class _Closing:
-    """One partition's sessions of one session join."""
+    """The closing of one session join's sessions in one partition."""
 
-    def __init__(self, program: Program, task: BatchTask, each: SessionClose, limits: Limits) -> None:
-        self._program, self._task, self._each, self._limits = program, task, each, limits
+    def __init__(self, program: Program, task: BatchTask, session_close: SessionClose, limits: Limits) -> None:
+        self._program, self._task, self._each, self._limits = program, task, session_close, limits
         self._parts = RowParts(task.data)
         self._conditions = Conditions(self._parts)
         self._closed = ClosedJoin()
         self._rows: list[dict[str, Array]] = []
 
-    def run(self, mine: PartitionRange, buckets: Sequence[Bucket]) -> ClosedJoin:
-        """Load what may end of all sides once, and end the sessions of each query."""
-        stored = [list(self._parts_of(mine, buckets, place)) for place in self._each.join.places]
+    def run(self, own_range: PartitionRange, buckets: Sequence[Bucket]) -> ClosedJoin:
+        """Load the rows of all sides that may be in closing sessions, and close the sessions of each query."""
+        stored = [list(self._parts_of(own_range, buckets, place)) for place in self._each.join.places]
         hashes = self._due([part for side in stored for part in side])
         places = zip(self._each.join.places, stored, strict=True)
         sides = [self._load(place, parts, hashes) for place, parts in places]
@@ -117,27 +118,27 @@ class _Closing:
         return self._closed
 
     def _note_open(self, member: Member, rows: Array) -> None:
-        """Some rows of a side are in sessions that go on."""
-        for number, some in by_part(member.part[rows]):
+        """Note the rows of a side that are in open sessions."""
+        for number, positions in by_part(member.part[rows]):
             ref = self._parts.refs[number]
             self._closed.open.add(ref.path)
             count = self._parts.view(number).rows.num_rows
-            self._closed.parts.note(ref.path, ref.part, count, member.row[rows[some]])
+            self._closed.parts.note(ref.path, ref.part, count, member.row[rows[positions]])
 
-    def _parts_of(self, mine: PartitionRange, buckets: Sequence[Bucket], place: Place) -> Iterator[_Part]:
-        """The parts of a side that hold rows of live queries."""
+    def _parts_of(self, own_range: PartitionRange, buckets: Sequence[Bucket], place: Place) -> Iterator[_Part]:
+        """Yield the parts of a side that hold rows of live queries."""
         program, slots = self._program, self._each.join.slots
         store = program.stores[place[0]]
         for bucket in (bucket for bucket in buckets if bucket.store == place[0]):
             mask = Slots(slots & meaning_of(self._task, program, bucket))
-            for number, part in mine.parts(bucket):
+            for number, part in own_range.parts(bucket):
                 if part.slots & mask:
-                    side, view = mine.side(bucket, number, store, place[1]), mine.view(bucket, number)
+                    side, view = own_range.side(bucket, number, store, place[1]), own_range.view(bucket, number)
                     yield _Part(bucket, number, side, view, mask)
 
     def _due(self, parts: Sequence[_Part]) -> Array:
-        """Hashes of the keys that may have a session which ends now, or rows in files that may be done; what is not is
-        noted as open."""
+        """Return the hashes of keys that may have a closing session, or rows in files that may be done; note other
+        files as open."""
         assert self._limits.upto is not None
         queries, upto = [query.sessions for query in self._each.queries], self._limits.upto
         spans, newest_done = (
@@ -161,7 +162,7 @@ class _Closing:
         return distinct(np.concatenate(wanted))
 
     def _load(self, place: Place, parts: Sequence[_Part], hashes: Array) -> _Rows:
-        """The rows of one side whose keys have one of the hashes."""
+        """Load the rows of one side whose keys have one of the hashes."""
         program, pieces = self._program, []
         for part in parts:
             side, view = part.side, part.view
@@ -180,7 +181,7 @@ class _Closing:
             return _Rows(Member(none, none, none), np.empty((0, program.words), np.uint64), none.astype(np.uint64), ())
         members, sets_, hashes_, keys_ = zip(*pieces, strict=True)
         return _Rows(
-            Member(*(np.concatenate([getattr(each, name) for each in members]) for name in Member.__slots__)),
+            Member(*(np.concatenate([getattr(member, name) for member in members]) for name in Member.__slots__)),
             np.concatenate(sets_),
             np.concatenate(hashes_),
             tuple(wide.concat(column) for column in zip(*keys_, strict=True)),
@@ -189,53 +190,53 @@ class _Closing:
     def _end(
         self, query: SessionGather, sides: Sequence[_Rows], keys: Sequence[Array], still_open: Sequence[Array]
     ) -> None:
-        """Number the sessions of a query, note what is still open, and gather the combinations of those that end."""
+        """Number the sessions of a query, note the open ones, and gather the combinations of those that close."""
         assert self._limits.upto is not None
-        mine = [np.flatnonzero(column_of(side.sets, query.slot)) for side in sides]
-        times = [side.member.time[rows] for side, rows in zip(sides, mine, strict=True)]
-        numbers = [key[rows].astype(np.int64) for key, rows in zip(keys, mine, strict=True)]
+        rows_by_side = [np.flatnonzero(column_of(side.sets, query.slot)) for side in sides]
+        times = [side.member.time[rows] for side, rows in zip(sides, rows_by_side, strict=True)]
+        numbers = [key[rows].astype(np.int64) for key, rows in zip(keys, rows_by_side, strict=True)]
         sessions = join_sessions(numbers, times, times, query.sessions)
         over, ended = query.sessions.ended(sessions, after=self._limits.after, upto=self._limits.upto)
         sessions = replace(sessions, ends=query.sessions.last_times(sessions))
         bit = set_to_words(1 << query.slot, self._program.words)
         pools = []
-        for side, rows, session, flags in zip(sides, mine, sessions.numbers, still_open, strict=True):
+        for side, rows, session, flags in zip(sides, rows_by_side, sessions.numbers, still_open, strict=True):
             flags[rows[~over[session]]] = True
             done = ended[session]
-            some = side.member.take(rows[done])
-            pools.append(Combinations((some,), np.tile(bit, (len(some.row), 1)), session[done]))
-        found = [some for some in self._gather(query, pools[0], pools[1:]) if len(some)]
-        if not found:
+            member = side.member.take(rows[done])
+            pools.append(Combinations((member,), np.tile(bit, (len(member.row), 1)), session[done]))
+        lists = [combinations for combinations in self._gather(query, pools[0], pools[1:]) if len(combinations)]
+        if not lists:
             return
         if query.slices is not None:
-            self._aggregate(query, found, sessions)
+            self._aggregate(query, lists, sessions)
         else:
-            self._rows += [self._columns(query, some, sessions) for some in found]
+            self._rows += [self._columns(query, combinations, sessions) for combinations in lists]
 
     def _gather(
-        self, query: SessionGather, found: Combinations, pools: Sequence[Combinations]
+        self, query: SessionGather, combinations: Combinations, pools: Sequence[Combinations]
     ) -> Iterator[Combinations]:
-        """Combinations of rows of one session each, a member at a time; what they are divided by is their session."""
-        chosen = len(found.members)
-        for _, condition in (each for each in query.conditions if each[0] == chosen):
-            found = self._conditions.true_for(found, query.inputs, query.slot, condition)
+        """Yield combinations of rows of one session each, adding one member at a time; `hashes` are session numbers."""
+        member_count = len(combinations.members)
+        for _, condition in (entry for entry in query.conditions if entry[0] == member_count):
+            combinations = self._conditions.true_for(combinations, query.inputs, query.slot, condition)
         if not pools:
-            yield found
+            yield combinations
             return
-        assert found.hashes is not None and pools[0].hashes is not None
-        for left, right in equal_pairs(found.hashes, pools[0].hashes):
-            some, added = found.take(left), pools[0].take(right)
-            together = Combinations((*some.members, *added.members), some.sets, some.hashes)
+        assert combinations.hashes is not None and pools[0].hashes is not None
+        for left, right in equal_pairs(combinations.hashes, pools[0].hashes):
+            known, added = combinations.take(left), pools[0].take(right)
+            together = Combinations((*known.members, *added.members), known.sets, known.hashes)
             yield from self._gather(query, together, pools[1:])
 
-    def _columns(self, query: SessionGather, found: Combinations, sessions: JoinedSessions) -> dict[str, Array]:
-        columns: dict[str, Array] = {"slot": np.full(len(found), query.slot)}
-        for at, member in enumerate(found.members):
+    def _columns(self, query: SessionGather, combinations: Combinations, sessions: JoinedSessions) -> dict[str, Array]:
+        columns: dict[str, Array] = {"slot": np.full(len(combinations), query.slot)}
+        for at, member in enumerate(combinations.members):
             columns |= {f"p{at}": member.part, f"r{at}": member.row}
-        return columns | {"first": sessions.begins[found.hashes], "last": sessions.ends[found.hashes]}
+        return columns | {"first": sessions.begins[combinations.hashes], "last": sessions.ends[combinations.hashes]}
 
     def _write(self) -> WindowResult:
-        columns = {name: np.concatenate([some[name] for some in self._rows]) for name in self._rows[0]}
+        columns = {name: np.concatenate([rows[name] for rows in self._rows]) for name in self._rows[0]}
         names = [f"p{at}" for at in range(len(self._each.join.places))]
         used, numbers = np.unique(np.concatenate([columns[name] for name in names]), return_inverse=True)
         columns |= dict(zip(names, np.split(numbers.reshape(-1), len(names)), strict=True))
@@ -243,25 +244,25 @@ class _Closing:
         refs = tuple(self._parts.refs[number] for number in used)
         return WindowResult(file.path, self._each.join.id, len(columns["slot"]), file.bytes, refs)
 
-    def _aggregate(self, query: SessionGather, found: Sequence[Combinations], sessions: JoinedSessions) -> None:
-        """Cells of whole sessions: those that begin and end together are one window."""
+    def _aggregate(self, query: SessionGather, lists: Sequence[Combinations], sessions: JoinedSessions) -> None:
+        """Write the cells of whole sessions; sessions that begin and end together are one window."""
         assert query.slices is not None
         spans = np.stack([sessions.begins, sessions.ends], axis=1)
         windows, window = np.unique(spans, axis=0, return_inverse=True)
-        report, made = TagReport(query.slices.store.side.stream), []
-        for some in found:
-            times = window.reshape(-1)[some.hashes].astype(np.int64)
-            for piece, values in member_columns(query.slices, query.inputs, some, self._parts):
+        report, accumulated = TagReport(query.slices.store.side.stream), []
+        for combinations in lists:
+            times = window.reshape(-1)[combinations.hashes].astype(np.int64)
+            for piece, values in member_columns(query.slices, query.inputs, combinations, self._parts):
                 columns = {TIME: pa.array(times[piece])} | values
                 batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-                tagged = Tagged(self._program, self._task, report, batch, times[piece], some.sets[piece])
+                tagged = Tagged(self._program, self._task, report, batch, times[piece], combinations.sets[piece])
                 added = accumulate(tagged, query.slices)
-                made += [] if added is None else [added[0]]
+                accumulated += [] if added is None else [added[0]]
         self._closed.failures |= report.failures
-        if made:
-            cells = compact(concat(made)) if len(made) > 1 else made[0]
+        if accumulated:
+            cells = compact(concat(accumulated)) if len(accumulated) > 1 else accumulated[0]
             cells = only_groups(cells)
-            check_rows((cells,), rows_in(made), f"session join {query.source}")
+            check_rows((cells,), rows_in(accumulated), f"session join {query.source}")
             first, last = windows[cells.slices].T
             cells = replace(cells, slices=first.copy(), lanes={**cells.lanes, LAST: last.copy()})
             path, words = self._task.new_file("s"), cells.sets.shape[1]
@@ -270,7 +271,7 @@ class _Closing:
 
 
 def _key_numbers(sides: Sequence[_Rows]) -> list[Array]:
-    """A number for each row's key: equal on all sides where keys are equal."""
+    """Return a number for each row's key, equal on all sides where keys are equal."""
     cuts = np.cumsum([len(side) for side in sides])[:-1]
     filled = [side for side in sides if len(side)]
     if len(filled) > 1 and filled[0].keys:

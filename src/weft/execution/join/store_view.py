@@ -1,7 +1,7 @@
-"""What a probe sees of the store it visits: parts of buckets, or lists of intermediate results, in the order of a key.
+"""A probe step's view of its store: parts of buckets or lists of stored combinations, in the order of a key.
 
-Each result is found once, by the first of its new tuples in the fixed order of inputs. So what is stored is seen by
-all; what is new, only by tuples of inputs before those that are new in it.
+Each result is found once, by the first of its new rows in the fixed order of inputs. All probe steps therefore see what
+was stored before the batch; a new row is seen only by new rows of inputs before its own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.execution.items import NewBucket
 from weft.execution.join.partition_range import meaning_of
 from weft.execution.join.row_references import RowParts
 from weft.execution.program import BatchTask, Program
@@ -29,18 +30,9 @@ from weft.storage.result_files import PartRef
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Fresh:
-    """A bucket that this batch has made. `start` is set for intermediate results: the input of the new tuple they were
-    found by; None there means that they were rebuilt from what is stored."""
-
-    bucket: Bucket
-    start: Input | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """Some of a store's contents, by row number; `spans` are the first and last event time of each member."""
+    """Some of a store's contents, by row number; `spans` has the first and last event time of each member."""
 
     members: tuple[StoredMember, ...]
     sets: Array
@@ -51,12 +43,13 @@ class Seen:
     parts: RowParts
 
     def by_key(self, member: int, owner: Input, index: Index) -> Side | None:
-        """In the order of a key of one member, cut to this task's range of hashes; None if no row has the key."""
+        """Return the rows in the order of a member's key, cut to this task's range of hashes; None if no row is
+        left."""
         time = self.members[member].time
-        found = self._indexed(member, owner, index)
-        if found is None:
+        indexed = self._indexed(member, owner, index)
+        if indexed is None:
             return None
-        hashes, rows = found
+        hashes, rows = indexed
         start, end = self.range.span(hashes)
         return Side(hashes[start:end], time, self.sets, rows[start:end]) if end > start else None
 
@@ -64,21 +57,21 @@ class Seen:
         if isinstance(self.source, PartView):
             names = self.source.rows.schema.names
             if index_rows(index.id) not in names:
-                return None  # older than all queries that have this key
+                return None  # the bucket is older than all queries with this key
             hashes, rows = self.source.column(index_hash(index.id)), self.source.column(index_rows(index.id))
         else:
             at = place_id(owner, index)
             if not self.source.has_index(at):
-                each = self.members[member].take(np.arange(len(self.sets)))
-                values, valid = self.parts.hashes(each, index)
-                hashes, rows = order_index(values, each.time, None if valid.all() else valid)
+                taken = self.members[member].take(np.arange(len(self.sets)))
+                values, valid = self.parts.hashes(taken, index)
+                hashes, rows = order_index(values, taken.time, None if valid.all() else valid)
             else:
                 hashes, rows = self.source.index(at)
-        known = len(rows) - int(np.count_nonzero(rows < 0))
-        return hashes[:known], rows[:known]
+        keyed = len(rows) - int(np.count_nonzero(rows < 0))
+        return hashes[:keyed], rows[:keyed]
 
     def share(self) -> Array:
-        """The row numbers that are this task's if nothing is divided by a key."""
+        """Return the row numbers of this task's share if no key partitions the rows."""
         if isinstance(self.source, PartView):
             start, end = self.range.span(self.source.column(HASH))
             return np.arange(start, end, dtype=np.int32)
@@ -87,13 +80,13 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class HashRange:
-    """The range of hashes that is one task's."""
+    """The range of hashes that belongs to one task."""
 
     partition: int
     partitions: int
 
     def span(self, hashes: Array) -> tuple[int, int]:
-        """Where in sorted hashes it begins and ends."""
+        """Return where the range begins and ends in sorted hashes."""
         return range_in(hashes, *hash_range(self.partition, self.partitions))
 
 
@@ -105,30 +98,30 @@ class StoreViews:
     task: BatchTask
     range: HashRange
     parts: RowParts
-    fresh: Sequence[Fresh]
+    fresh: Sequence[NewBucket]
     _files: dict[str, CombinationFile] = field(default_factory=dict)
 
     def starting(self, probe: Probe, *, rebuild: bool) -> Iterator[Seen]:
-        """The rows a tree begins with: new ones, or to rebuild an intermediate result all that is stored."""
+        """Yield the rows that begin a tree: the new ones or, to rebuild a stored join, all stored ones."""
         store = self.program.probed_stores[probe.start]
-        new = [each.bucket for each in self.fresh if each.bucket.store == store]
+        new = [fresh.bucket for fresh in self.fresh if fresh.bucket.store == store]
         for bucket in self._stored(store) if rebuild else new:
             yield from self._parts(probe, bucket)
 
     def seen(self, probe: Probe, *, rebuild: bool) -> Iterator[Seen]:
-        """What a probe sees of its store."""
+        """Yield what a probe step sees of its store."""
         if len(probe.added) == 1:
             buckets = self._stored(probe.store)
             if not rebuild and probe.added[0] > probe.start:
-                buckets += [each.bucket for each in self.fresh if each.bucket.store == probe.store]
+                buckets += [fresh.bucket for fresh in self.fresh if fresh.bucket.store == probe.store]
             for bucket in buckets:
                 yield from self._parts(probe, bucket)
             return
         lists = [] if probe.store in self.task.rebuild else self._stored(probe.store)
-        for each in self.fresh:
-            new = each.start is not None and (rebuild or each.start <= probe.start)
-            if each.bucket.store == probe.store and not new:
-                lists.append(each.bucket)
+        for fresh in self.fresh:
+            is_hidden = fresh.start is not None and (rebuild or fresh.start <= probe.start)
+            if fresh.bucket.store == probe.store and not is_hidden:
+                lists.append(fresh.bucket)
         for bucket in lists:
             yield from self._list(probe, bucket)
 

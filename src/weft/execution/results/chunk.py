@@ -1,7 +1,7 @@
-"""Where one query's rows are in a chunk, and the only place where full rows are built.
+"""The rows of one query in a chunk of the result log. This is the only place where full rows are built.
 
-A chunk is opened once. `find` says which of its units (see `Chunk`) are the query's, which takes a few bytes each;
-`Found.build` makes rows of some of them, so that whoever wants ten of nine million pairs builds ten rows.
+A chunk is opened once. `find` returns which of its units belong to the query, which takes a few bytes each, and
+`Found.build` builds rows of some units: a reader that wants ten of nine million pairs builds ten rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ import pyarrow as pa
 
 from weft.errors import QueryFailed, ResultsGone
 from weft.execution.join.row_references import RowParts, by_part, take_rows
-from weft.execution.results.reading import Chunk, Reading
+from weft.execution.results.reading import (
+    BucketRows,
+    Chunk,
+    CombinationRows,
+    PiecePairs,
+    Reading,
+    WindowCells,
+)
 from weft.execution.results.recent import Lately
 from weft.execution.results.row_widths import row_widths
 from weft.kernels.aggregate.cells import Cells, compact, concat
@@ -27,16 +34,7 @@ from weft.kernels.bitset import column_of
 from weft.kernels.join.select_matches import Selected, select_pairs, select_rows, select_windows
 from weft.kernels.join.window_table import window_ends
 from weft.plan.aggregation import Aggregation
-from weft.plan.strategy import (
-    EquiJoin,
-    FactoredAggregate,
-    ProbeAggregate,
-    ProbeJoin,
-    Selection,
-    SessionAggregate,
-    SessionJoin,
-    SliceAggregate,
-)
+from weft.plan.strategy import EquiJoin
 from weft.plan.window import to_micros
 from weft.storage.bucket import PartView, open_part
 from weft.storage.combinations import Member, open_combinations
@@ -51,7 +49,7 @@ Columns = list[pa.Array | pa.ChunkedArray]
 
 @contextmanager
 def kept_files(reading: Reading) -> Iterator[None]:
-    """A file that is gone was there when its batch was committed: say what that means to whoever reads."""
+    """Turn a missing file into ResultsGone: the file existed when its batch was committed."""
     try:
         yield
     except FileNotFoundError as error:
@@ -65,17 +63,17 @@ def kept_files(reading: Reading) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """Rows of a query that are found, and not built."""
+    """Rows of a query that are located but not built."""
 
     reading: Reading
     units: Longs
-    """For each row, which unit of the chunk it is of; ascending."""
+    """The unit of the chunk that each row comes from, in ascending order."""
     widths: Callable[[], Longs | int]
-    """About how many bytes each row takes, or all of them alike."""
+    """Returns the approximate bytes of each row, or one number for all rows."""
     make: Callable[[slice], pa.Table]
 
     def build(self, first: int, last: int) -> pa.Table:
-        """The rows first … last - 1."""
+        """Build the rows first … last - 1."""
         if first >= last:
             return self.reading.schema.empty_table()
         with kept_files(self.reading):
@@ -83,34 +81,37 @@ class Found:
 
 
 class Opened(Protocol):
-    """A chunk whose files are mapped."""
+    """A chunk whose files are mapped into memory."""
 
     @property
     def units(self) -> int:
-        """How many units it has."""
+        """The number of units."""
 
     def find(self, first: int, last: int) -> Found:
-        """The query's rows in a range of units."""
+        """Locate the rows of the query in a range of units."""
 
 
 def open_chunk(reading: Reading, chunk: Chunk, *, again: bool = False) -> Opened:
-    """Map the files of a chunk. Raises ResultsGone if they are not there any more. If it will be opened `again`, as by
-    whoever reads a page after the other, what of it takes long to find is kept."""
+    """Map the files of a chunk; raises ResultsGone if they are not there.
+
+    `again` says that the chunk will be opened again, as for the next page; then what takes long to find is cached.
+    """
     with kept_files(reading):
-        match reading.strategy:
-            case Selection():
-                return _Rows(reading, chunk)
-            case EquiJoin(swapped=swapped):
-                return _Pairs(reading, chunk, swapped=swapped)
-            case ProbeJoin():
-                return _Combinations(reading, reading.places, chunk)
-            case SessionJoin():
-                return _Sessions(reading, reading.places, chunk)
-            case SliceAggregate() | FactoredAggregate() | ProbeAggregate() | SessionAggregate():
-                assert reading.aggregation is not None
-                return _Groups(reading, reading.aggregation, chunk, again=again)
+        match chunk.source:
+            case BucketRows(part=part):
+                return _Rows(reading, part)
+            case PiecePairs() as pairs:
+                swapped = isinstance(reading.strategy, EquiJoin) and reading.strategy.swapped
+                return _Pairs(reading, pairs, swapped=swapped)
+            case CombinationRows() as combinations if reading.session is not None:
+                return _Sessions(reading, reading.places, combinations)
+            case CombinationRows(path=path):
+                return _Combinations(reading, reading.places, path)
+            case WindowCells(paths=paths):
+                assert reading.aggregation is not None, "only an aggregate has cells"
+                return _Groups(reading, reading.aggregation, paths, again=again)
             case _:
-                assert_never(reading.strategy)
+                assert_never(chunk.source)
 
 
 def _nothing(reading: Reading) -> Found:
@@ -118,8 +119,8 @@ def _nothing(reading: Reading) -> Found:
 
 
 def _found(reading: Reading, first: int, selected: Selected, sides: Sequence[tuple[PartView, Numbers]]) -> Found:
-    """Rows that are made of one row of each of some parts; the numbers of those are by position."""
-    names = [list(each) for each in reading.columns]
+    """Return rows that consist of one row of each part; `sides` has the row numbers by position."""
+    names = [list(columns) for columns in reading.columns]
 
     def widths() -> Longs | int:
         total: Longs | int = 0
@@ -144,13 +145,13 @@ def _part_of(selected: Selected, span: slice) -> Selected:
 
 
 def _finished(reading: Reading, arrays: Columns, selected: Selected) -> pa.Table:
-    """The table of some columns, with the windows if there are any."""
+    """Return a table of columns, with the start and end of the window if the query has windows."""
     if reading.sliding is not None:
         assert selected.window_start is not None
         starts = selected.window_start
         ends = window_ends(starts, to_micros(reading.sliding.size))
         arrays += [pa.array(starts).cast(_TIMESTAMP), pa.array(ends).cast(_TIMESTAMP)]
-    if not arrays:  # a SELECT list of constants: only the number of rows counts
+    if not arrays:  # a SELECT list of constants needs only the number of rows
         return pa.table({"weft#rows": pa.nulls(len(selected.positions), pa.bool_())})
     return pa.Table.from_arrays(arrays, schema=reading.schema)
 
@@ -163,11 +164,11 @@ def _window_end(reading: Reading) -> WindowEnd:
 
 
 class _Rows:
-    """A selection's bucket; a unit is a row of it."""
+    """A part of a selection's bucket; a unit is a row."""
 
-    def __init__(self, reading: Reading, chunk: Chunk) -> None:
+    def __init__(self, reading: Reading, ref: PartRef) -> None:
         self._reading = reading
-        self._part = open_part(Path(reading.data) / chunk.left[0], chunk.left[1])
+        self._part = open_part(Path(reading.data) / ref.path, ref.part)
         self.units = self._part.rows.num_rows
 
     def find(self, first: int, last: int) -> Found:
@@ -185,19 +186,20 @@ class _Rows:
 class _Pairs:
     """A piece of a segment; a unit is a pair of row numbers."""
 
-    def __init__(self, reading: Reading, chunk: Chunk, *, swapped: bool) -> None:
+    def __init__(self, reading: Reading, pairs: PiecePairs, *, swapped: bool) -> None:
         self._reading = reading
         data = Path(reading.data)
-        views = [open_part(data / path, part) for path, part in (chunk.left, chunk.right)]
-        self._mine = min(view.epoch for view in views) >= reading.created
-        rows = next(read_pairs(data / chunk.pairs, (chunk.number,))) if self._mine else ()
+        views = [open_part(data / ref.path, ref.part) for ref in (pairs.left, pairs.right)]
+        # Bits of rows from before the query was created belonged to another query in its slot.
+        self._is_new = min(view.epoch for view in views) >= reading.created
+        rows = next(read_pairs(data / pairs.path, (pairs.number,))) if self._is_new else ()
         sides = list(zip(views, rows, strict=False))
         self._sides = sides[::-1] if swapped else sides
         self.units = len(rows[0]) if rows else 0
 
     def find(self, first: int, last: int) -> Found:
         reading = self._reading
-        if not self._mine:
+        if not self._is_new:
             return _nothing(reading)
         (left, left_rows), (right, right_rows) = [(view, rows[first:last]) for view, rows in self._sides]
         selected = select_pairs(
@@ -214,23 +216,23 @@ class _Pairs:
 
 
 class _Combinations:
-    """A file of combinations; with sliding windows one is a row for each that holds all members."""
+    """A file of combinations; with sliding windows, a combination is a row of each window that contains all members."""
 
-    def __init__(self, reading: Reading, places: Sequence[int], chunk: Chunk) -> None:
+    def __init__(self, reading: Reading, places: Sequence[int], path: str) -> None:
         self._reading = reading
-        file = open_combinations(Path(reading.data) / chunk.windows[0])
+        file = open_combinations(Path(reading.data) / path)
         known = file.words * 64 > reading.slot
-        self._mine = np.flatnonzero(column_of(file.sets, reading.slot)) if known else np.empty(0, np.int64)
+        self._wanted = np.flatnonzero(column_of(file.sets, reading.slot)) if known else np.empty(0, np.int64)
         self._parts = RowParts(reading.data)
         self._numbers = self._parts.numbers(file.refs)
         self._members = [file.rows(place) for place in places]
-        self.units = len(self._mine)
+        self.units = len(self._wanted)
 
     def find(self, first: int, last: int) -> Found:
-        reading, mine = self._reading, self._mine[first:last]
-        members = [Member(self._numbers[part[mine]], row[mine], row[mine]) for part, row in self._members]
-        selected = Selected(np.arange(len(mine)), None)
-        if reading.sliding is not None and len(mine):
+        reading, wanted = self._reading, self._wanted[first:last]
+        members = [Member(self._numbers[part[wanted]], row[wanted], row[wanted]) for part, row in self._members]
+        selected = Selected(np.arange(len(wanted)), None)
+        if reading.sliding is not None and len(wanted):
             times = np.stack([self._parts.times(member) for member in members])
             selected = select_windows(
                 times.min(axis=0), times.max(axis=0), sliding=reading.sliding, start=reading.start
@@ -249,13 +251,13 @@ class _Combinations:
 
 
 class _Sessions:
-    """A file of a session join; a unit is a combination of the query's own."""
+    """A file of a session join; a unit is a combination of the query."""
 
-    def __init__(self, reading: Reading, places: Sequence[int], chunk: Chunk) -> None:
+    def __init__(self, reading: Reading, places: Sequence[int], combinations: CombinationRows) -> None:
         self._reading, self._places = reading, places
-        self._rows = read_session_rows(Path(reading.data) / chunk.windows[0], reading.slot)
+        self._rows = read_session_rows(Path(reading.data) / combinations.path, reading.slot)
         self._parts = RowParts(reading.data)
-        self._numbers = self._parts.numbers([PartRef(*ref) for ref in chunk.refs])
+        self._numbers = self._parts.numbers(combinations.refs)
         self.units = len(self._rows["first"])
 
     def find(self, first: int, last: int) -> Found:
@@ -293,13 +295,13 @@ def _member_widths(reading: Reading, parts: RowParts, members: Sequence[Member],
 
 
 _GROUPS: Lately[Cells] = Lately(256 << 20)
-"""Groups of queries in chunks that are read page by page: to find them takes as long for one row as for all."""
+"""Cache of groups in chunks that are read page by page: finding one group takes as long as finding all."""
 
 
-def _groups_of(reading: Reading, chunk: Chunk) -> Cells | None:
-    """The groups of a query in a chunk; one may be in several files, and is one unit."""
+def _groups_of(reading: Reading, paths: Sequence[str]) -> Cells | None:
+    """Return the groups of a query in some files; a group may be in several of them."""
     parts = []
-    for path in chunk.windows:
+    for path in paths:
         for cells, _ in read_slices(Path(reading.data) / path, (0,)):
             rows = np.flatnonzero(column_of(cells.sets, reading.slot)[cells.classes])
             if len(rows):
@@ -308,21 +310,21 @@ def _groups_of(reading: Reading, chunk: Chunk) -> Cells | None:
 
 
 def _size_of(cells: Cells) -> int:
-    """Bytes that cells take, with their groups, classes and words."""
+    """Return the bytes of cells, with their groups, classes and words."""
     arrays: list[Any] = [cells.sets, cells.slices, cells.classes, cells.group, *cells.lanes.values()]
     arrays += [each for detail in cells.details.values() for each in (detail.cells, detail.codes, detail.weights)]
     return sum(int(each.nbytes) for each in (*arrays, *cells.groups, *cells.dictionaries.values()))
 
 
 class _Groups:
-    """Files of an aggregate's windows that ended; a unit is a group of the query's own in a window."""
+    """Files of closed windows of an aggregate; a unit is a group of the query in a window."""
 
-    def __init__(self, reading: Reading, aggregation: Aggregation, chunk: Chunk, *, again: bool) -> None:
+    def __init__(self, reading: Reading, aggregation: Aggregation, paths: tuple[str, ...], *, again: bool) -> None:
         self._reading, self._aggregation = reading, aggregation
-        key = (reading.data, reading.slot, chunk.windows)  # what is in a file never changes
+        key = (reading.data, reading.slot, paths)  # the content of a file never changes
         self._groups = _GROUPS.get(key) if again else None
         if self._groups is None:
-            self._groups = _groups_of(reading, chunk)
+            self._groups = _groups_of(reading, paths)
             if again and self._groups is not None:
                 _GROUPS.put(key, self._groups, _size_of(self._groups))
 

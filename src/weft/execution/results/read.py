@@ -1,4 +1,4 @@
-"""Reading one query's rows out of the shared result log, in pieces of bounded size, from any row on."""
+"""Read the rows of one query from the shared result log, in pieces of bounded size, from any row on."""
 
 from __future__ import annotations
 
@@ -20,39 +20,40 @@ __all__ = [
     "chunks_of",
     "plan_reading",
     "ranges",
-    "read_chunk",
     "read_pieces",
 ]
 
 PIECE_ROWS = 1 << 17
-"""Rows that are built at once, at most."""
+"""Maximum number of rows that are built at once."""
 PIECE_BYTES = 32 << 20
-"""Bytes of rows that are built at once; a row that is larger is alone."""
+"""Maximum bytes of rows that are built at once; a larger row is built alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Range:
-    """Consecutive rows of a query in one chunk: few enough to be built at once."""
+    """Consecutive rows of a query in one chunk, few enough to be built at once."""
 
     chunk: Chunk
     found: Found
     first: int
     last: int
     bytes: int
-    """About what they take."""
+    """The approximate size of the rows."""
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """The number of rows."""
         return self.last - self.first
 
     def build(self) -> pa.Table:
-        """The rows."""
+        """Build the rows."""
         return self.found.build(self.first, self.last)
 
     def alone(self) -> tuple[Chunk, int, int]:
-        """A chunk for somebody else to read, how many rows of it come before these, and how many it has: with windows
-        a unit may be several rows."""
+        """Return a chunk that contains the rows, the number of its rows before them, and the number of all its rows.
+
+        With windows a unit may be several rows, so the chunk may begin and end with other rows.
+        """
         units = self.found.units
         begin, end = int(units[self.first]), int(units[self.last - 1]) + 1
         first, last = np.searchsorted(units, (begin, end))
@@ -68,10 +69,10 @@ def ranges(
     most_bytes: int | None = None,
     again: bool = False,
 ) -> Iterator[Range]:
-    """The query's rows in some chunks, in order, without the first `skip` and at most `limit` of them.
+    """Yield the rows of a query in some chunks, in order, without the first `skip` rows and at most `limit` rows.
 
-    Rows that are skipped are found, which takes nanoseconds each, and not built. `again`: other rows of the same chunks
-    will be asked for soon.
+    Skipped rows are located, which takes nanoseconds each, but not built. `again` says that other rows of the same
+    chunks will be read soon.
     """
     left = limit
     for chunk in chunks:
@@ -87,7 +88,7 @@ def ranges(
 
 
 def _stretches(reading: Reading, chunk: Chunk, *, again: bool) -> Iterator[Found]:
-    """What is found in a chunk, a bounded number of units after the other; what has no rows is left out."""
+    """Locate the rows in a chunk, a bounded number of units at a time."""
     opened = open_chunk(reading, chunk, again=again)
     last = opened.units if chunk.last is None else min(chunk.last, opened.units)
     step = max(1, PIECE_ROWS // _rows_of_unit(reading))
@@ -99,14 +100,14 @@ def _stretches(reading: Reading, chunk: Chunk, *, again: bool) -> Iterator[Found
 
 
 def _rows_of_unit(reading: Reading) -> int:
-    """How many rows one unit is at most."""
+    """Return the maximum number of rows of one unit."""
     if reading.sliding is None or reading.aggregation is not None:
         return 1
     return -(-reading.sliding.size // reading.sliding.slide)
 
 
 def _spans(found: Found, first: int, last: int, most: int) -> Iterator[tuple[int, int, int]]:
-    """Ranges of rows, and their bytes: at most so many each, or one row."""
+    """Yield ranges of rows of at most `most` bytes, or of one row, with their bytes."""
     if first >= last:
         return
     with kept_files(found.reading):
@@ -127,13 +128,10 @@ def _spans(found: Found, first: int, last: int, most: int) -> Iterator[tuple[int
 
 
 def read_pieces(reading: Reading, chunk: Chunk) -> Iterator[pa.Table]:
-    """The query's rows in a chunk, a bounded number after the other: the columns its SELECT list needs, named
-    `<relation>.<column>`; of an aggregation its keys `g<n>`, values `a<n>` and window."""
-    for each in ranges(reading, [chunk]):
-        yield each.build()
+    """Yield the rows of a query in a chunk, a bounded number at a time.
 
-
-def read_chunk(reading: Reading, chunk: Chunk) -> pa.Table:
-    """All rows of `read_pieces` at once."""
-    pieces = list(read_pieces(reading, chunk))
-    return pa.concat_tables(pieces) if pieces else reading.schema.empty_table()
+    The columns are those that the SELECT list needs, named `<relation>.<column>`; of an aggregate they are the keys
+    `g<n>`, the values `a<n>` and the window.
+    """
+    for span in ranges(reading, [chunk]):
+        yield span.build()

@@ -1,10 +1,11 @@
-"""How one query's rows are found in the shared result log: what to read, and where it may be."""
+"""How the rows of one query are found in the shared result log: which files may contain them, and how to read them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any, assert_never
 
 import pyarrow as pa
 
@@ -19,13 +20,14 @@ from weft.plan.stream import Stream
 from weft.plan.window import Session, Sliding, TimeBounds
 from weft.planner.join_aggregates import over_combinations
 from weft.storage.journal import Manifest
+from weft.storage.result_files import PartRef
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How to find and build one query's rows; small and picklable, so it can go to any task."""
+    """How to find and build the rows of one query; small and picklable, so that it can be sent to any task."""
 
     data: str
     slot: int
@@ -42,59 +44,107 @@ class Reading:
     session: Session | None = None
     aggregation: Aggregation | None = None
     places: tuple[int, ...] = ()
-    """For each relation, which member of a combination it is."""
+    """The position of each relation in a combination."""
     name: str = ""
-    """What the query is called, for errors."""
+    """The name of the query, for errors."""
 
     @property
     def having(self) -> str | None:
-        """Spark SQL that rows read must satisfy to be results."""
+        """Spark SQL of HAVING, which rows must satisfy to be results."""
         return None if self.aggregation is None else self.aggregation.having
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """A piece of a segment (or a selection's bucket when `pairs` is empty) that may hold rows of the query; or, if
-    there are `windows`, files that were written when windows ended, with the parts they refer to.
+class BucketRows:
+    """Rows of a selection in one part of a bucket. A unit is a row."""
 
-    Of its units (pairs, rows of the bucket, combinations, or groups of the query's own aggregate) it takes those from
-    `first` to `last`, not included; None is the end.
-    """
+    part: PartRef
 
-    pairs: str
+
+@dataclass(frozen=True, slots=True)
+class PiecePairs:
+    """Pairs of an equi-join in one piece of a segment. A unit is a pair."""
+
+    path: str
     number: int
-    left: tuple[str, int]
-    right: tuple[str, int]
-    windows: tuple[str, ...] = ()
-    refs: tuple[tuple[str, int], ...] = ()
+    left: PartRef
+    right: PartRef
+
+
+@dataclass(frozen=True, slots=True)
+class CombinationRows:
+    """Combinations of a probe join or a session join in one file. A unit is a combination."""
+
+    path: str
+    refs: tuple[PartRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCells:
+    """Cells of closed windows of an aggregate. A unit is a group, which may be in several of the files."""
+
+    paths: tuple[str, ...]
+
+
+ChunkSource = BucketRows | PiecePairs | CombinationRows | WindowCells
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Files of the result log that may contain rows of a query: the units `first` to `last` - 1, or to the end."""
+
+    source: ChunkSource
     first: int = 0
     last: int | None = None
 
     def only(self, first: int, last: int) -> Chunk:
-        """A range of its units."""
+        """Return a range of the units."""
         return replace(self, first=first, last=last)
 
     def to_json(self) -> str:
-        """As it travels to a task."""
-        return json.dumps(
-            [self.pairs, self.number, self.left, self.right, self.windows, self.refs, self.first, self.last]
-        )
+        """Return the chunk as text, for a task."""
+        match self.source:
+            case BucketRows(part=part):
+                source: list[Any] = ["rows", _ref(part)]
+            case PiecePairs(path=path, number=number, left=left, right=right):
+                source = ["pairs", path, number, _ref(left), _ref(right)]
+            case CombinationRows(path=path, refs=refs):
+                source = ["combinations", path, [_ref(ref) for ref in refs]]
+            case WindowCells(paths=paths):
+                source = ["cells", paths]
+            case _:
+                assert_never(self.source)
+        return json.dumps([source, self.first, self.last])
 
     @classmethod
     def from_json(cls, text: str) -> Chunk:
-        """The inverse of `to_json`."""
-        pairs, number, left, right, windows, refs, first, last = json.loads(text)
-        parts = tuple((path, part) for path, part in refs)
-        return cls(pairs, number, (left[0], left[1]), (right[0], right[1]), tuple(windows), parts, first, last)
+        """Return the chunk of `to_json`."""
+        source, first, last = json.loads(text)
+        return cls(_source(source), first, last)
 
 
-_NOWHERE = ("", 0)
+def _ref(ref: PartRef) -> tuple[str, int]:
+    return ref.path, ref.part
+
+
+def _source(value: list[Any]) -> ChunkSource:
+    match value:
+        case ["rows", part]:
+            return BucketRows(PartRef(*part))
+        case ["pairs", path, number, left, right]:
+            return PiecePairs(path, number, PartRef(*left), PartRef(*right))
+        case ["combinations", path, refs]:
+            return CombinationRows(path, tuple(PartRef(*ref) for ref in refs))
+        case ["cells", paths]:
+            return WindowCells(tuple(paths))
+        case _:
+            raise ValueError(f"unknown source of a chunk: {value!r:.100}")
 
 
 def plan_reading(
     record: QueryRecord, query: BoundQuery, strategy: Strategy, streams: dict[str, Stream], *, data: str
 ) -> Reading:
-    """How to read a query's results."""
+    """Return how to read the results of a query."""
     aggregation = query.aggregation
     if aggregation is not None and isinstance(strategy, ProbeAggregate | SessionAggregate):
         aggregation = over_combinations(query)
@@ -120,7 +170,7 @@ def plan_reading(
 def _places(query: BoundQuery) -> tuple[int, ...]:
     inputs = inputs_of(query)
     order = sorted(inputs)
-    return tuple(order.index(each) for each in inputs)
+    return tuple(order.index(relation) for relation in inputs)
 
 
 def _schema(query: BoundQuery, streams: dict[str, Stream]) -> pa.Schema:
@@ -136,7 +186,7 @@ def _schema(query: BoundQuery, streams: dict[str, Stream]) -> pa.Schema:
 
 
 def chunks_of(reading: Reading, manifests: Iterable[Manifest]) -> Iterator[Chunk]:
-    """Everything in these batches that may hold rows of the query, always in the same order."""
+    """Yield the chunks of some batches that may contain rows of the query, always in the same order."""
     for manifest in manifests:
         if manifest.batch < reading.created or (reading.ended is not None and manifest.batch >= reading.ended):
             continue
@@ -144,20 +194,17 @@ def chunks_of(reading: Reading, manifests: Iterable[Manifest]) -> Iterator[Chunk
         for segment in manifest.segments:
             for number, piece in enumerate(segment.pieces):
                 if piece.join == reading.source:
-                    left, right = (piece.left.path, piece.left.part), (piece.right.path, piece.right.part)
-                    yield Chunk(segment.path, number, left, right)
+                    yield Chunk(PiecePairs(segment.path, number, piece.left, piece.right))
         for bucket in manifest.selected:
             if bucket.store == reading.source:
                 for part in range(len(bucket.parts)):
-                    yield Chunk("", 0, (bucket.path, part), ("", 0))
+                    yield Chunk(BucketRows(PartRef(bucket.path, part)))
 
 
 def _window_chunks(reading: Reading, manifest: Manifest) -> Iterator[Chunk]:
-    """Files of ended windows; those of an aggregation go together, since a group may be in several partitions."""
-    mine = [result for result in manifest.windows if result.source == reading.source]
-    if reading.aggregation is not None and mine:
-        yield Chunk("", 0, _NOWHERE, _NOWHERE, tuple(result.path for result in mine))
-    elif reading.aggregation is None:
-        for result in mine:
-            refs = tuple((ref.path, ref.part) for ref in result.refs)
-            yield Chunk("", 0, _NOWHERE, _NOWHERE, (result.path,), refs)
+    """Yield the files of an aggregate as one chunk, because a group may be in several of them; else one per file."""
+    results = [result for result in manifest.windows if result.source == reading.source]
+    if reading.aggregation is None:
+        yield from (Chunk(CombinationRows(result.path, result.refs)) for result in results)
+    elif results:
+        yield Chunk(WindowCells(tuple(result.path for result in results)))

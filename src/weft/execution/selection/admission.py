@@ -1,4 +1,4 @@
-"""Which rows of a stream take part in a batch: those that have an event time that is neither late nor too far ahead."""
+"""Admission of rows to a batch: rows without event time, late rows and rows too far ahead are left out."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from weft.execution.items import TagReport
 from weft.execution.program import BatchTask, StreamTag
-from weft.execution.selection.computed import TagReport
 from weft.kernels.python_values import python_values
 
 Array = np.ndarray[Any, Any]
 
 MOST_SAMPLES = 10
-"""Rows that are shown, of all that a task sets aside."""
+"""Rows that a task keeps as samples of those that are too far ahead."""
 _LONGEST_SHOWN = 200
 
 
 def admit(rows: pa.RecordBatch, tag: StreamTag, task: BatchTask, report: TagReport) -> tuple[pa.RecordBatch, Array]:
-    """The rows that take part, with their event times; all are counted, and the largest time that counts is noted.
+    """Return the rows that take part in the batch and their event times; count all rows and note the largest time.
 
-    What is late and what is too far ahead was decided when the batch began: every try of a task decides the same.
+    The limits are fixed when the batch begins, so all attempts of a task decide alike.
     """
     report.rows += rows.num_rows
     column = rows.column(tag.stream.time)
@@ -50,12 +50,12 @@ def admit(rows: pa.RecordBatch, tag: StreamTag, task: BatchTask, report: TagRepo
 
 
 def _note(rows: pa.RecordBatch, chosen: Array, report: TagReport) -> None:
-    """Keep a few of the chosen rows, each value cut short."""
-    missing = MOST_SAMPLES - len(report.samples)
-    if missing > 0:
-        some = rows.take(pa.array(np.flatnonzero(chosen)[:missing]))
-        columns = [_shown(column) for column in some.columns]
-        report.samples += [dict(zip(some.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+    """Keep a few of the chosen rows as samples, with shortened values."""
+    room = MOST_SAMPLES - len(report.samples)
+    if room > 0:
+        sample = rows.take(pa.array(np.flatnonzero(chosen)[:room]))
+        columns = [_shown(column) for column in sample.columns]
+        report.samples += [dict(zip(sample.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _shown(column: pa.Array) -> list[str | None]:

@@ -1,6 +1,6 @@
-"""The tag stage: rows of a stream → query-sets → buckets on disk, in the order of their destination.
+"""The tag stage: give the rows of a stream their query-sets and write them as buckets, ordered by destination.
 
-A plain function on Arrow data: it runs the same in a test process and in a Spark task.
+It is a plain function on Arrow data, so it runs the same in a test process and in a Spark task.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from weft.execution.aggregate.accumulate import fill_slices
 from weft.execution.input.pieces import ROWS_AT_ONCE, cut_pieces
+from weft.execution.items import TagReport
 from weft.execution.program import BatchTask, Program, RoleTag, StreamTag
 from weft.execution.selection.admission import admit
-from weft.execution.selection.computed import Keys, Tagged, TagReport, rows_by_part, without_failing
+from weft.execution.selection.computed import Keys, Tagged, rows_by_part, without_failing
 from weft.execution.selection.idle_streams import InTime, in_time
 from weft.kernels.bitset import set_from_words, set_to_words
 from weft.kernels.expression.evaluate import EvaluationError
@@ -47,9 +48,9 @@ Array = np.ndarray[Any, Any]
 _FEWEST_ROWS, _VALUES_AT_ONCE, _WORDS_AT_ONCE = 1 << 16, 1 << 24, 1 << 24
 
 
-def tag_table(program: Program, task: BatchTask, stream: str, *, table: pa.Table) -> tuple[TagReport, list[Bucket]]:
-    """Tag the rows of one stream and write their buckets; `table` has the columns the program needs."""
-    tag, report, buckets = program.streams[stream], TagReport(stream), list[Bucket]()
+def tag_table(program: Program, task: BatchTask, stream: str, *, table: pa.Table) -> TagReport:
+    """Tag the rows of one stream and write their buckets; `table` has the columns that the program needs."""
+    tag, report = program.streams[stream], TagReport(stream)
     for rows in _pieces(table, rows_at_once(tag)):
         admitted, times = admit(rows, tag, task, report)
         if admitted.num_rows == 0:
@@ -58,37 +59,38 @@ def tag_table(program: Program, task: BatchTask, stream: str, *, table: pa.Table
         for role in tag.roles:
             tagged = role.index.tag(admitted, times)
             report.failures.update(tagged.failures)
-            found = in_time(times, tagged.sets, tag.passed, task.closed)
-            wanted = Tagged(program, task, report, admitted, times, found.sets)
-            buckets.extend(_fill_stores(wanted, role))
-            buckets.extend(bucket for slices in role.slices if (bucket := fill_slices(wanted, slices)) is not None)
-            buckets.extend(_fill_for_later(wanted, found, role))
-            missed = found.missed if missed is None else missed | (False if found.missed is None else found.missed)
+            timely = in_time(times, tagged.sets, tag.passed, task.closed)
+            remaining = Tagged(program, task, report, admitted, times, timely.sets)
+            report.buckets += _fill_stores(remaining, role)
+            report.buckets += [
+                bucket for slices in role.slices if (bucket := fill_slices(remaining, slices)) is not None
+            ]
+            report.buckets += _fill_for_later(remaining, timely, role)
+            missed = timely.missed if missed is None else missed | (False if timely.missed is None else timely.missed)
         report.missed += 0 if missed is None else int(missed.sum())
-    return report, buckets
+    return report
 
 
-def _fill_for_later(tagged: Tagged, found: InTime, role: RoleTag) -> list[Bucket]:
-    """Rows that come too late for what their joins have met before, kept for what comes after: nothing of this batch
-    meets them."""
-    if found.later is None:
+def _fill_for_later(tagged: Tagged, timely: InTime, role: RoleTag) -> list[Bucket]:
+    """Write the rows that are too late for earlier rows of their joins; only later batches join them."""
+    if timely.later is None:
         return []
-    kept = list(_fill_stores(replace(tagged, sets=found.later), role))
-    tagged.report.later += [bucket.path for bucket in kept]
-    return kept
+    buckets = list(_fill_stores(replace(tagged, sets=timely.later), role))
+    tagged.report.later += [bucket.path for bucket in buckets]
+    return buckets
 
 
 def rows_at_once(tag: StreamTag) -> int:
-    """Fewer where much is computed of every row, or its query-sets are long: all of it is in memory together."""
+    """Return how many rows to tag at a time: fewer if more is computed per row or query-sets are longer."""
     computed = max((len(slices.store.accumulators) for role in tag.roles for slices in role.slices), default=0)
     words = max((role.index.words for role in tag.roles), default=1)
     fitting = min(_VALUES_AT_ONCE // max(1, computed), _WORDS_AT_ONCE // words)
     return min(ROWS_AT_ONCE, max(_FEWEST_ROWS, fitting))
 
 
-def _pieces(table: pa.Table, most: int) -> Iterator[pa.RecordBatch]:
-    """Contiguous batches of bounded size."""
-    for piece in cut_pieces([table], most):
+def _pieces(table: pa.Table, most_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield a table as contiguous batches of bounded size."""
+    for piece in cut_pieces([table], most_rows):
         yield from piece.combine_chunks().to_batches()
 
 
@@ -106,24 +108,24 @@ def _fill_stores(tagged: Tagged, role: RoleTag) -> Iterator[Bucket]:
 
 
 def _users(program: Program, store: Store) -> dict[Expression, Slots]:
-    """The slots of the queries whose key each key part belongs to."""
-    found: dict[Expression, Slots] = {}
+    """Return the slots of the queries that use each key part of a store."""
+    users: dict[Expression, Slots] = {}
     for join in (probe.join for probe in program.joins):
         for side in ((join.left, join.left_index), (join.right, join.right_index)):
             for index in (index for index in store.indexes if (store.id, index.id) == side):
-                found |= {part: Slots(found.get(part, NO_SLOTS) | join.slots) for part in index.key}
+                users |= {part: Slots(users.get(part, NO_SLOTS) | join.slots) for part in index.key}
     for probe in program.probes.probes():
-        for each in (*probe.equalities, *(() if probe.route is None else (probe.route,))):
-            for side, index in ((each.left, each.left_index), (each.right, each.right_index)):
+        for equality in (*probe.equalities, *(() if probe.route is None else (probe.route,))):
+            for side, index in ((equality.left, equality.left_index), (equality.right, equality.right_index)):
                 if program.probed_stores[side] == store.id:
-                    found |= {part: Slots(found.get(part, NO_SLOTS) | probe.slots) for part in index.key}
-    return found
+                    users |= {part: Slots(users.get(part, NO_SLOTS) | probe.slots) for part in index.key}
+    return users
 
 
 def _fill_store(
     tagged: Tagged, store: Store, sets: Array, *, users: Mapping[Expression, Array] | None = None
 ) -> Bucket | None:
-    """Order the wanted rows by destination, cut them into parts and write them."""
+    """Order the wanted rows by destination, cut them into parts and write them; None if no row is wanted."""
     wanted = np.flatnonzero(sets[:, 0]) if sets.shape[1] == 1 else np.flatnonzero(sets.any(axis=1))
     columns, keys = list[tuple[str, pa.Array]](), Keys(tagged.rows, wanted, users or {})
     if store.route:
@@ -134,36 +136,36 @@ def _fill_store(
         wanted, hashes = wanted[order], hashes[order]
         keys = keys.reordered(order)
         columns.append((HASH, pa.array(hashes)))
-        # Probed by index, a store need not be cut: fewer parts are fewer probes.
-        pieces = 1 if store.route == TIME_ROUTE else tagged.task.partitions
-        ranges = [hash_range(p, pieces) for p in range(pieces)]
+        # A store that is probed by index need not be cut: fewer parts mean fewer probes.
+        part_count = 1 if store.route == TIME_ROUTE else tagged.task.partitions
+        ranges = [hash_range(p, part_count) for p in range(part_count)]
         cuts = np.append(np.searchsorted(hashes, np.array([low for low, _ in ranges], np.uint64)), len(wanted))
     else:
         ranges, cuts = [(0, LAST_HASH)], np.array([0, len(wanted)])
     if len(wanted) == 0:
         return None
-    kept_sets = np.take(sets, wanted, axis=0)  # three times as fast as indexing
+    kept_sets = np.take(sets, wanted, axis=0)  # three times as fast as `sets[wanted]`
     columns += [(TIME, pa.array(tagged.times[wanted])), (SETS, sets_to_arrow(kept_sets))]
-    taken = tagged.rows.select(list(store.columns)).take(pa.array(wanted))
-    columns += list(zip(store.columns, taken.columns, strict=True))
+    payload = tagged.rows.select(list(store.columns)).take(pa.array(wanted))
+    columns += list(zip(store.columns, payload.columns, strict=True))
     columns += _key_columns(store, keys)
-    whole = pa.RecordBatch.from_arrays([array for _, array in columns], names=[name for name, _ in columns])
-    parts, described = [], []
+    batch = pa.RecordBatch.from_arrays([array for _, array in columns], names=[name for name, _ in columns])
+    parts, descriptions = [], []
     for (low, high), start, end in zip(ranges, cuts[:-1], cuts[1:], strict=True):
-        parts.append(_with_indexes(whole.slice(start, end - start), store, keys, slice(start, end)))
-        described.append(_describe(low, high, tagged.times[wanted[start:end]], kept_sets[start:end]))
+        parts.append(_with_indexes(batch.slice(start, end - start), store, keys, slice(start, end)))
+        descriptions.append(_describe(low, high, tagged.times[wanted[start:end]], kept_sets[start:end]))
     if store.route == TIME_ROUTE:
         _count_keys(tagged.report, store, parts[0])
-    return _write(tagged, store, parts, described)
+    return _write(tagged, store, parts, descriptions)
 
 
 def _count_keys(report: TagReport, store: Store, part: pa.RecordBatch) -> None:
     for index in store.indexes:
-        known = part.num_rows - int(np.count_nonzero(part.column(index_rows(index.id)).to_numpy() < 0))
-        hashes = part.column(index_hash(index.id)).to_numpy()[:known]
-        distinct = int(np.count_nonzero(hashes[1:] != hashes[:-1])) + min(1, known)
+        keyed = part.num_rows - int(np.count_nonzero(part.column(index_rows(index.id)).to_numpy() < 0))
+        hashes = part.column(index_hash(index.id)).to_numpy()[:keyed]
+        distinct = int(np.count_nonzero(hashes[1:] != hashes[:-1])) + min(1, keyed)
         place = f"{store.id}/{index.id}"
-        report.keys[place] = max(report.keys.get(place, (0, 0)), (known, distinct))
+        report.keys[place] = max(report.keys.get(place, (0, 0)), (keyed, distinct))
 
 
 def _time_hashes(times: Array) -> tuple[Array, Array | None]:
@@ -177,27 +179,27 @@ def _describe(low: int, high: int, times: Array, sets: Array) -> Part:
     return Part(low, high, len(times), int(times.min()), int(times.max()), slots)
 
 
-def _write(tagged: Tagged, store: Store, parts: list[pa.RecordBatch], described: list[Part]) -> Bucket:
+def _write(tagged: Tagged, store: Store, parts: list[pa.RecordBatch], descriptions: list[Part]) -> Bucket:
     task = tagged.task
     schema = bucket_schema(parts[0].schema, epoch=task.batch, words=tagged.program.words)
     file = write_file(task.data, task.new_file(store.id), schema, parts)
-    return Bucket(file.path, store.id, store.stream, task.batch, tuple(described), file.bytes)
+    return Bucket(file.path, store.id, store.stream, task.batch, tuple(descriptions), file.bytes)
 
 
 def _key_columns(store: Store, keys: Keys) -> list[tuple[str, pa.Array]]:
-    """Computed key parts that hash collisions must be told apart by."""
-    wanted = {
+    """Return the computed key parts that tell apart keys with equal hashes."""
+    parts = {
         key_column(part): part
         for index in store.indexes
         if not index.exact
         for part in index.key
         if not isinstance(part, Column)
     }
-    return [(name, keys.values((part,))[0]) for name, part in sorted(wanted.items())]
+    return [(name, keys.values((part,))[0]) for name, part in sorted(parts.items())]
 
 
 def _with_indexes(part: pa.RecordBatch, store: Store, keys: Keys, span: slice) -> pa.RecordBatch:
-    """Add the secondary indexes: every index whose key is not the route itself."""
+    """Add the secondary indexes: every index whose key is not the route."""
     for index in store.indexes:
         if key_text(index.key) != key_text(store.route):
             hashes, rows = _secondary(part, index, keys.reordered(span))

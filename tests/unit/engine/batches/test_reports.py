@@ -10,6 +10,7 @@ import pytest
 from tests.support.engine_sample import JOIN, STREAMS, live
 from weft.engine.batches.reports import gather
 from weft.execution.compile import compile_program
+from weft.execution.items import BatchReport, ExpressionFailures, ProbeReport, TagReport
 from weft.execution.program import Program
 from weft.plan.changelog import LiveQuery
 from weft.plan.key import StoreId
@@ -32,23 +33,18 @@ def bucket(path: str, store: StoreId) -> Bucket:
     return Bucket(path, store, "a", 3, (Part(0, 9, 1, 5, 5, Slots(1)),), 7)
 
 
-def tag(stream: str, *buckets: Bucket, **counts: Any) -> dict[str, Any]:
-    zeros = {"rows": 0, "late": 0, "timeless": 0, "max_time": None, "failures": {}}
-    return {"tag": {"stream": stream, **zeros, **counts}, "buckets": [each.to_json() for each in buckets]}
-
-
-def probe(**found: Any) -> dict[str, Any]:
-    return {"segment": None, "merged": [], "copied": [], "pairs": 0, **found}
+def tag(stream: str, *buckets: Bucket, **counts: Any) -> TagReport:
+    return TagReport(stream, buckets=list(buckets), **counts)
 
 
 def test_counts_are_summed_up_per_stream() -> None:
-    reports = [
+    reports: list[BatchReport] = [
         tag("b", rows=1, max_time=-5),
-        tag("a", rows=2, late=1, max_time=None, bad_files=["x: torn"]),
-        tag("a", rows=3, timeless=2, max_time=7, bad_files=["y: torn"]),
+        tag("a", rows=2, late=1, max_time=None, bad_files=("x: torn",)),
+        tag("a", rows=3, timeless=2, max_time=7, bad_files=("y: torn",)),
         tag("a", rows=4, max_time=3),
-        probe(pairs=5),
-        probe(pairs=6),
+        ProbeReport(pairs=5),
+        ProbeReport(pairs=6),
     ]
     manifest = gather(9, reports, program(*QUERIES), QUERIES)
     assert manifest.streams == (
@@ -73,8 +69,8 @@ def test_a_bucket_that_came_twice_counts_once() -> None:
 def test_merges_segments_and_copies_are_gathered() -> None:
     segment = Segment("3/p.pairs.arrow", (Piece("j", PartRef("3/j", 0), PartRef("2/k", 1), 4),), 8)
     reports = [
-        probe(segment=segment.to_json(), copied=["3/c1"], merged=[bucket("3/m0", JOINED).to_json()]),
-        probe(merged=[bucket("3/m1", JOINED).to_json()], merged_away=["1/y", "1/x"], copied=["3/c2"]),
+        ProbeReport(segment=segment, copied=["3/c1"], merged=[bucket("3/m0", JOINED)]),
+        ProbeReport(merged=[bucket("3/m1", JOINED)], merged_away=["1/y", "1/x"], copied=["3/c2"]),
     ]
     manifest = gather(3, reports, program(*QUERIES), QUERIES)
     assert manifest.segments == (segment,)
@@ -89,7 +85,7 @@ def test_a_batch_without_work_is_an_empty_manifest() -> None:
 
 
 def test_failures_find_their_queries_by_slot() -> None:
-    reports = [tag("a", failures={"1": "division by zero"}), tag("b", failures={"64": "nobody's"})]
+    reports = [tag("a", failures={1: "division by zero"}), tag("b", failures={64: "nobody's"})]
     assert gather(0, reports, program(*QUERIES), QUERIES).failed == (("q1", "division by zero"),)
 
 
@@ -98,14 +94,14 @@ def test_failures_of_spark_find_their_queries_by_text(failing: int) -> None:
     texts = ["upper(s) = 'A'", "lower(s) = 'a'"]
     queries = [live(f"SELECT x FROM a WHERE {text}", slot) for slot, text in enumerate(texts)]
     tagged = program(*queries).streams["a"]
-    reports = [{"opaque_failures": {"a": {tagged.opaque[failing].sql: "spark says no"}}}]
+    reports = [ExpressionFailures({("a", tagged.opaque[failing].sql): "spark says no"})]
     assert gather(0, reports, program(*queries), queries).failed == ((f"q{failing}", "spark says no"),)
 
 
 def test_a_failure_of_an_expression_that_two_share_is_both_theirs() -> None:
     first = live("SELECT x FROM a WHERE upper(s) = 'A'", 0)
     second = replace(first, record=replace(first.record, id="q5", slot=5))
-    reports = [{"opaque_failures": {"a": {program(first).streams["a"].opaque[0].sql: "no"}}}]
+    reports = [ExpressionFailures({("a", program(first).streams["a"].opaque[0].sql): "no"})]
     assert gather(0, reports, program(first, second), [first, second]).failed == (("q0", "no"), ("q5", "no"))
 
 
@@ -113,5 +109,5 @@ def test_a_failure_on_one_stream_is_no_failure_of_the_same_text_on_another() -> 
     first = live("SELECT x FROM a WHERE upper(s) = 'A'", 0)
     second = live("SELECT x FROM b WHERE upper(s) = 'A'", 1)
     (text,) = {part.sql for name in "ab" for part in program(first, second).streams[name].opaque}
-    reports = [{"opaque_failures": {"a": {text: "no"}}}]
+    reports = [ExpressionFailures({("a", text): "no"})]
     assert gather(0, reports, program(first, second), [first, second]).failed == (("q0", "no"),)

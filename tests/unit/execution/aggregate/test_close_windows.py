@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from tests.support.cell_cases import TYPES, array, canonical
 from tests.support.engine_sample import data_files, open_core, rows, stream
 from tests.support.harness import CoreHarness
+from tests.support.read_results import read_chunk
 from weft.errors import QueryFailed
 from weft.execution.aggregate import close_windows as aggregate
-from weft.execution.results.read import chunks_of, plan_reading, read_chunk
+from weft.execution.results.read import chunks_of, plan_reading
 from weft.plan.types import DataType
 from weft.planner.strategy import choose_strategy
 from weft.storage import compaction

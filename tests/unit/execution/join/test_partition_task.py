@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.engine_sample import JOIN, WINDOW, open_core, reports_of, rows, stream
 from tests.support.harness import CoreHarness
+from weft.execution.items import ProbeReport, TagReport, decode_report, encode_report
 from weft.execution.join.copy_rows import SPARSE
 from weft.execution.stages import probe_stage
 from weft.plan.window import TimeBounds
@@ -58,6 +58,12 @@ def test_every_pair_is_found_once(
     for name in QUERIES:
         assert Counter(harness.results(name)) == expected(name, lefts, rights), name
     harness.core.directory.close()
+
+
+def probed(item: bytes) -> ProbeReport:
+    report = decode_report(item)
+    assert isinstance(report, ProbeReport)
+    return report
 
 
 @pytest.fixture
@@ -117,16 +123,16 @@ def test_a_partition_without_news_reads_nothing(harness: CoreHarness) -> None:
         path.unlink()
     for partition in range(4):
         ((_, report),) = probe_stage(*begun, partition, items=[])
-        assert json.loads(report)["pairs"] == 0
+        assert probed(report).pairs == 0
 
 
 def test_reports_of_tag_tasks_pass_through(harness: CoreHarness) -> None:
     begun = harness.core.begin(0, partitions=2)
     assert begun is not None
-    found = [report for _, report in probe_stage(*begun, 0, items=[b'{"tag":1}', b'{"tag":2}'])]
-    assert found[:2] == [b'{"tag":1}', b'{"tag":2}']
-    assert json.loads(found[2])["merged_away"] == []
-    assert "merged_away" not in json.loads(next(probe_stage(*begun, 1, items=[]))[1])
+    sent = [encode_report(TagReport(name)) for name in "ab"]
+    received = [report for _, report in probe_stage(*begun, 0, items=sent)]
+    assert received[:2] == sent
+    assert probed(received[2]).merged_away == []
 
 
 def test_the_reports_of_a_batch_name_every_file_it_wrote(harness: CoreHarness) -> None:

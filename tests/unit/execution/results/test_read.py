@@ -11,11 +11,14 @@ import pytest
 
 from tests.support.engine_sample import JOIN, WINDOW, open_core, rows, stream
 from tests.support.harness import CoreHarness
+from tests.support.read_results import read_chunk
 from weft.execution.join import row_references as row_parts
-from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading, read_chunk
+from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading
+from weft.execution.results.reading import BucketRows, CombinationRows, PiecePairs, WindowCells
 from weft.kernels import large_text as wide
 from weft.planner.strategy import choose_strategy
 from weft.spark.select_list import project, read_schema, to_rows
+from weft.storage.result_files import PartRef
 
 
 @pytest.fixture
@@ -121,8 +124,14 @@ def test_a_dropped_query_is_read_from_its_own_time_after_a_restart(harness: Core
 
 
 def test_a_chunk_travels_as_json() -> None:
-    for chunk in (Chunk("0/p", 3, ("0/a", 1), ("0/b", 2)), Chunk("", 0, ("é", 0), ("", 0))):
-        assert Chunk.from_json(chunk.to_json()) == chunk
+    first, second = PartRef("0/a", 1), PartRef("é", 0)
+    sources = (
+        BucketRows(second), PiecePairs("0/p", 3, first, second), CombinationRows("0/c", (first, second)),
+        WindowCells(("0/w", "0/v")),
+    )  # fmt: skip
+    for source in sources:
+        for chunk in (Chunk(source), Chunk(source, 3, 9)):
+            assert Chunk.from_json(chunk.to_json()) == chunk
 
 
 def test_plain_columns_are_projected_without_spark(harness: CoreHarness) -> None:

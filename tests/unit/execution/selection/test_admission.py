@@ -13,6 +13,7 @@ from tests.support.engine_sample import EPOCH, JOIN, SCHEMA, open_core, reports_
 from tests.support.harness import CoreHarness
 from weft.engine.inputs.ahead import AheadSamples
 from weft.engine.inputs.clocks import Clocks
+from weft.execution.items import TagReport
 from weft.execution.selection.admission import MOST_SAMPLES
 
 NOW, HOUR = 1_000_000.0, 3600
@@ -55,7 +56,7 @@ def test_the_limit_is_fixed_when_the_batch_begins(harness: CoreHarness) -> None:
     harness.core.clocks.now = lambda: NOW + 10 * HOUR
     for _ in range(2):  # a task that is tried again decides the same
         reports = reports_of(*begun, {"a": [rows((FAR, 1, 2))]})
-        assert [report["tag"]["ahead"] for report in reports if "tag" in report] == [1]
+        assert [report.ahead for report in reports if isinstance(report, TagReport)] == [1]
 
 
 def test_a_stream_all_of_whose_rows_are_ahead_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

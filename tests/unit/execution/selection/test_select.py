@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,15 @@ import pytest
 from tests.support.engine_sample import JOIN, open_core, rows
 from tests.support.harness import CoreHarness
 from weft.execution.input.pieces import Piece
+from weft.execution.items import TagReport, decode_report, is_report
 from weft.execution.program import BatchTask, Program
 from weft.execution.selection import select as tag_module
-from weft.execution.selection.select import TagReport, order_index, tag_table
+from weft.execution.selection.select import tag_table
 from weft.execution.stages import tag_stage
 from weft.kernels.hash_space import hash_range
 from weft.kernels.key_hash import hash_keys
 from weft.storage.bucket import HASH, LAST_HASH, Bucket, PartView, index_hash, index_rows, open_parts
+from weft.storage.index_order import order_index
 
 BIGGEST = 2**31 - 1
 
@@ -36,7 +37,8 @@ def begin(harness: CoreHarness, partitions: int = 3) -> tuple[Program, BatchTask
 
 
 def tag(harness: CoreHarness, *pieces: pa.RecordBatch, partitions: int = 3) -> tuple[TagReport, list[Bucket]]:
-    return tag_table(*begin(harness, partitions), "a", table=pa.Table.from_batches(pieces))
+    report = tag_table(*begin(harness, partitions), "a", table=pa.Table.from_batches(pieces))
+    return report, report.buckets
 
 
 def views(harness: CoreHarness, bucket: Bucket) -> list[PartView]:
@@ -120,7 +122,7 @@ def test_a_secondary_index_finds_every_row_by_its_key(harness: CoreHarness) -> N
     harness.create(JOIN + " AND p.j = q.j", "both")
     values = [(second, k, 0, j) for k in range(5) for j in (1, 2, None) for second in (2, 1)]
     program, task = begin(harness)
-    _, (bucket,) = tag_table(program, task, "a", table=pa.Table.from_batches([rows(*values)]))
+    (bucket,) = tag_table(program, task, "a", table=pa.Table.from_batches([rows(*values)])).buckets
     store = program.stores[bucket.store]
     (index,) = (index for index in store.indexes if len(index.key) == 2)
     for view in views(harness, bucket):
@@ -187,12 +189,13 @@ def test_nothing_of_a_file_counts_before_its_last_piece(harness: CoreHarness) ->
         [piece(1), piece(9, more=True), piece(8, more=True), piece(2, void=True, bad_files=("torn",)),
          piece(3, more=True), piece(4, bad_rows=5)],
     )  # fmt: skip
-    reports = [json.loads(item) for _, item in items if b'"tag"' in item]
-    assert [report["tag"]["max_time"] // 1_000_000 for report in reports] == [1, 2, 3, 4]
-    assert [report["tag"]["bad_files"] for report in reports] == [[], ["torn"], [], []]
-    assert [report["tag"]["bad_rows"] for report in reports] == [0, 0, 0, 5]
+    decoded = [decode_report(item) for _, item in items if is_report(item)]
+    reports = [report for report in decoded if isinstance(report, TagReport)]
+    assert [report.max_time and report.max_time // 1_000_000 for report in reports] == [1, 2, 3, 4]
+    assert [report.bad_files for report in reports] == [(), ("torn",), (), ()]
+    assert [report.bad_rows for report in reports] == [0, 0, 0, 5]
     written = {str(path.relative_to(task.data)) for path in Path(task.data).rglob("*.arrow")}
-    assert written == {bucket["path"] for report in reports for bucket in report["buckets"]}
+    assert written == {bucket.path for report in reports for bucket in report.buckets}
 
 
 def test_pieces_shrink_with_the_length_of_query_sets(harness: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,11 +253,3 @@ def test_a_predicate_that_fails_on_a_late_row_does_no_harm(harness: CoreHarness)
     harness.batch({"a": [rows((3, 1, 0), (11, 1, 2))]})
     assert fails(harness, "q") == ""
     assert harness.results("q") == [(5,), (2,)]
-
-
-def test_a_report_travels_as_json() -> None:
-    assert TagReport("a", 1, 2, 3, None, {70: "no"}).to_json() == {
-        "stream": "a", "rows": 1, "late": 2, "timeless": 3, "max_time": None, "failures": {"70": "no"}, "keys": {},
-        "ahead": 0, "samples": [], "missed": 0,
-        "bad_files": (), "bad_rows": 0,
-    }  # fmt: skip
