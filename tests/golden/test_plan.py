@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.engine_sample import STREAMS, new_roster
-from weft.engine.views.explain import explain_plan, explain_query
+from weft.engine.views.plan_text import explain_plan, explain_query
 from weft.planner.joins.planners import Measured, plan_probes
 from weft.planner.plan import plan_queries
 from weft.sql import bind
@@ -28,8 +28,8 @@ def explain(text: str) -> str:
         roster.fold(roster.change(0, {}))
         roster.acknowledge(roster.ready())
     plan = plan_queries(roster.live.values(), STREAMS, Measured(), planner=plan_probes).plan
-    queries = [explain_query(each.record, each.query, each.strategy, plan) for each in plan.queries]
-    return "\n\n".join([explain_plan(plan), *queries]) + "\n"
+    queries = [explain_query(live, plan, STREAMS) for live in plan.queries]
+    return "\n\n".join([explain_plan(plan, STREAMS), *queries]) + "\n"
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from weft.engine.batches.reports import RATE_BATCHES
 from weft.engine.core import Core
-from weft.engine.views.graph import Graph, Kind, Node, is_plain, plan_graph, rates_through, rows_through
+from weft.engine.views.operator_rates import rates_through, rows_through
 from weft.engine.views.part import part_of
+from weft.engine.views.plan_graph import Graph, Kind, Node, is_plain, plan_graph
 from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
 from weft.plan.query import BoundQuery
 from weft.plan.slots import NO_SLOTS, Slots, free_slots, slot_set

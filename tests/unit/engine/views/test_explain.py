@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.engine_sample import JOIN, open_core, rows
 from tests.support.harness import CoreHarness
-from weft.engine.views.explain import explain_plan, explain_query
+from weft.engine.views.plan_text import explain_plan, explain_query
+from weft.plan.changelog import LiveQuery
 from weft.planner.strategy import choose_strategy
 
 
@@ -20,7 +21,8 @@ def harness(tmp_path: Path) -> CoreHarness:
 def explain(harness: CoreHarness, name: str) -> list[str]:
     record = harness._record(name)
     query = harness.core.roster.bound_query(record.id)
-    return explain_query(record, query, choose_strategy(query, record.route), harness.core.plan).splitlines()
+    live = LiveQuery(record, query, choose_strategy(query, record.route))
+    return explain_query(live, harness.core.plan, harness.core.streams).splitlines()
 
 
 def test_a_query_says_where_it_is_in_its_life(harness: CoreHarness) -> None:
@@ -48,8 +50,8 @@ def test_notices_are_shown(harness: CoreHarness) -> None:
 
 def test_no_queries_are_a_plan_too(harness: CoreHarness) -> None:
     assert (
-        explain_plan(harness.core.plan)
-        == "shared plan: 0 queries, 0 stores, 0 joins, 0 aggregates, 0 probes, query-sets of 1 x 64 bits"
+        explain_plan(harness.core.plan, harness.core.streams)
+        == "shared plan: 0 queries, 0 stores, 0 joins, 0 aggregates, query-sets of 1 x 64 bits"
     )
 
 
@@ -58,9 +60,8 @@ def test_aggregates_over_combinations_say_what_they_are_of(harness: CoreHarness)
     sql = f"SELECT q.k, SUM(p.x) FROM a {window} p JOIN b {window} q ON p.x < q.x GROUP BY q.k"
     harness.create(sql, "first")
     harness.create(sql.replace("SUM(p.x)", "COUNT(*)"), "second")
-    (store,) = harness.core.plan.slice_stores
-    text = f"slices {store.id}: a#0 ⋈ b#0, whole windows by `b#0.k`"
-    plan = explain_plan(harness.core.plan).splitlines()
+    text = "store 3: windows of a#0 ⋈ b#0 by `b#0.k`"
+    plan = explain_plan(harness.core.plan, harness.core.streams).splitlines()
     assert plan[plan.index(f"  {text}") + 1] == "    accumulates rows, sum `a#0.x`"
-    assert f"  combinations become {text}; shared with second" in explain(harness, "first")
-    assert any(line.startswith("  probe of b#0 by a#0") for line in explain(harness, "first"))
+    assert f"  {text}; shared with second" in explain(harness, "first")
+    assert "  runs as an aggregate over a join by probe trees" in explain(harness, "first")

@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.engine_sample import JOIN, open_core, rows
 from tests.support.harness import CoreHarness
-from weft.engine.views.graph import Graph, Kind, plan_graph, query_node, rows_through
+from weft.engine.views.operator_rates import rows_through
+from weft.engine.views.plan_graph import Graph, Kind, plan_graph, query_node
 from weft.engine.views.what_if import what_if
 from weft.sql import bind
 

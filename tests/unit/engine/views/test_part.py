@@ -9,8 +9,8 @@ import pytest
 from tests.support.engine_sample import open_core, rows
 from tests.support.harness import CoreHarness
 from tests.unit.engine.views.test_graph import QUERIES, RANGE, TUMBLE
-from weft.engine.views.graph import Kind, plan_graph
 from weft.engine.views.part import part_of
+from weft.engine.views.plan_graph import Kind, plan_graph
 from weft.engine.views.what_if import what_if
 from weft.plan.slots import Slots
 from weft.sql import bind
