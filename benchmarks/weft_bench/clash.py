@@ -174,8 +174,8 @@ def measure(setting: Setting, way: str, folder: Path) -> Outcome:
             engine.wait(1200)
             batches = finished_batches(engine)[round(WARM_UP * setting.seconds) :]
             seconds += median(batch.seconds for batch in batches)
-            sent += sum(came for came, _ in engine.core.planning.flows.values())
-            buckets += engine.core.inventory.buckets.values()
+            sent += sum(came for came, _ in engine.catalog.flows().values())
+            buckets += engine.catalog.buckets()
             counts |= {query.name: sum(t.num_rows for t in query.tables(0, 1 << 62)) for query in engine.queries()}
     return Outcome(
         seconds,

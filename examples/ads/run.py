@@ -72,8 +72,8 @@ def stop_on_signals() -> threading.Event:
 
 def batches_inside(engine: Engine, first: int) -> list[Manifest]:
     """Look inside the engine for its batches from `first` on: the public summaries do not name the files they read."""
-    with engine.core.lock:
-        return list(engine.core.inventory.results_of(first))
+    with (commits := engine.catalog.commits_from(first)).lease:
+        return list(commits.manifests)
 
 
 @dataclass(slots=True)

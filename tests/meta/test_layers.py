@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.meta.project import BENCHMARKS, ROOT, SOURCE, python_files
+from tests.meta.project import BENCHMARKS, EXAMPLES, ROOT, SOURCE, python_files
 
 OURS = ("weft", "weft_bench")
 VIOLATIONS = [
@@ -81,3 +81,20 @@ def _imports_ours(node: ast.AST) -> bool:
             return module.split(".")[0] in OURS
         case _:
             return False
+
+
+def test_only_the_engine_reaches_its_core() -> None:
+    """The service, the command line, examples and benchmarks see copies (`engine/snapshots.py`), and no lock."""
+    folders = (SOURCE / "service", SOURCE / "cli", BENCHMARKS / "weft_bench", EXAMPLES)
+    reaching = [
+        f"{path.name}:{node.lineno}"
+        for path in python_files(*folders)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "core" and _is_engine(node.value)
+    ]
+    assert reaching == []
+
+
+def _is_engine(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name.strip("_") in ("engine", "catalog")

@@ -52,7 +52,7 @@ def batch(engine: Alone, number: int) -> None:
 def build(path: Path) -> None:
     """A state directory in the middle of its life."""
     engine = open_alone(path)
-    engine.create(QUERY, name="kept")
+    engine.create_one(QUERY, name="kept")
     for number in range(BATCHES):
         batch(engine, number)
     write_added(engine.core.directory, list(_ADDED))

@@ -37,11 +37,11 @@ def sinks_of(root: Path) -> list[Path]:
 def build(path: Path) -> None:
     """A state directory in the middle of its life; its sinks have had all there is."""
     engine = open_alone(path)
-    engine.create(QUERY, name="kept")
+    engine.create_one(QUERY, name="kept")
     for folder in sinks_of(path):
-        engine.create(QUERY, name=folder.name, sink=parquet(folder))
+        engine.create_one(QUERY, name=folder.name, sink=parquet(folder))
     for number in range(_ENDED):
-        engine.create(f"SELECT k, x + {number} AS y FROM b WHERE x < {number}", name=f"ended{number % 8}")
+        engine.create_one(f"SELECT k, x + {number} AS y FROM b WHERE x < {number}", name=f"ended{number % 8}")
         batch(engine, number)
         engine.core.submit(drop=[engine.core.roster.names[f"ended{number % 8}"]])
     batch(engine, _ENDED)

@@ -7,19 +7,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow.parquet
 
 from tests.support.engine_sample import rows, run_batch, stream
+from weft.engine.catalog import Catalog
 from weft.engine.core import Core
-from weft.engine.engine import Engine
 from weft.engine.query import Query
 from weft.engine.results.retention import Keep, Retention, keep
-from weft.engine.sinks.deliveries import Deliveries
 from weft.engine.sinks.sinks import Sink
-from weft.plan.changelog import QueryId
-from weft.spark.job_pools import READ_LIMIT
 from weft.sql import bind
 from weft.storage.directory import Directory
 
@@ -37,31 +34,22 @@ class Received:
         self.batches.append((batch, [tuple(row) for row in found]))
 
 
-class Alone:
-    """What of an engine needs no Spark: the core, queries and deliveries, all of them real."""
-
-    spark = None
-    running = False
-    read_limit = READ_LIMIT
+class Alone(Catalog):
+    """A catalog with sinks that run, and batches that the test runs."""
 
     def __init__(self, path: Path, kept: Keep, clock: Callable[[], float]) -> None:
         with ExitStack() as undo:
             directory = Directory.open(path)
             undo.callback(directory.close)
-            self.core = Core(directory)
+            super().__init__(Core(directory))
             for name in "ab":
-                self.core.add_stream(stream(name))
-            self.deliveries = Deliveries(cast(Engine, self))
+                self.add_stream(stream(name))
             self.retention = Retention(self.core, self.deliveries, kept, clock=clock)
             self.deliveries.restore()
             undo.pop_all()
 
-    def create(self, sql: str, *, sink: Sink | None = None, name: str | None = None) -> Query:
-        request = self.deliveries.create([(name, bind(sql, self.core.streams))], lambda _: sink)
-        return self.query_by_id(request.created[0][0])
-
-    def query_by_id(self, query: QueryId) -> Query:
-        return Query(cast(Engine, self), query, self.core.roster.name_of(query), None)
+    def create_one(self, sql: str, *, sink: Sink | None = None, name: str | None = None) -> Query:
+        return self.create([(name, bind(sql, self.core.streams))], sink=lambda _: sink)[0]
 
     def batch(self, second: int, *values: int, stream: str = "a") -> None:
         self.retention.after(run_batch(self.core, {stream: [rows(*((second, 1, value) for value in values))]}))

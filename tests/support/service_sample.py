@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import pyarrow as pa
 
 from tests.support.engine_sample import run_batch, stream
-from weft.cli.local import _IdleEngine
+from weft.engine.catalog import Catalog
 from weft.engine.core import Core
-from weft.engine.engine import Engine
-from weft.errors import WeftError
 from weft.plan.stream import Stream
 from weft.service.config import Config, EngineSection, ServerSection, StreamSpec
 from weft.service.health import Standing, State
@@ -22,14 +19,6 @@ from weft.service.tenancy.tenants import Tenants
 from weft.storage.directory import Directory
 
 
-class Engineless(_IdleEngine):
-    """An engine whose batches the test runs."""
-
-    running = True
-    error: WeftError | None = None
-    summaries: Sequence[Any] = ()
-
-
 class Here:
     """A host without Spark."""
 
@@ -37,16 +26,17 @@ class Here:
         core = Core(Directory.open(path))
         for name in "ab":
             core.add_stream(stream(name))
-        self.engine = cast(Engine, Engineless(core))
+        self.catalog = Catalog(core)
+        self.catalog.is_running = lambda: True
         self.on_batch: Callable[[], None] = lambda: None
-        self.observer = Observer(self.engine, on_batch=lambda: self.on_batch())  # noqa: PLW0108 set later
+        self.observer = Observer(self.catalog, summaries=tuple, on_batch=lambda: self.on_batch())  # noqa: PLW0108 set later
         self.standing = Standing(State.RUNNING)
         self.added: list[StreamSpec] = []
         self.dropped: list[str] = []
 
     def add_stream(self, spec: StreamSpec) -> Stream:
         self.added.append(spec)
-        return self.engine.streams()[0]
+        return next(iter(self.catalog.declared_streams().values()))
 
     def drop_stream(self, name: str, *, cascade: bool) -> None:
         self.dropped.append(name)
@@ -59,7 +49,7 @@ class Here:
 
     def batch(self, **inputs: pa.RecordBatch) -> None:
         found: Mapping[str, Sequence[pa.RecordBatch]] = {name: [rows] for name, rows in inputs.items()}
-        run_batch(self.engine.core, found)
+        run_batch(self.catalog.core, found)
 
 
 def make_service(

@@ -6,7 +6,6 @@ how long they are kept.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -64,8 +63,7 @@ class WeftSystem:
     def stop(self) -> None:
         """Read out what is committed by now, unless that takes long, and say nothing more."""
         self._ended.set()
-        with self._engine.core.lock:
-            self._engine.core.committed.notify_all()
+        self._engine.catalog.wake()
         following, delivering, _ = self._threads
         for thread in (following, delivering):
             thread.join(_LAST_WORDS)
@@ -79,9 +77,9 @@ class WeftSystem:
 
     def drop(self, names: tuple[str, ...]) -> None:
         """Drop queries in one changelog."""
-        request = self._engine.core.submit(drop=[self._queries[name][0].id for name in names])
+        wait_gone = self._engine.catalog.drop([self._queries[name][0] for name in names])
         self._queries = {name: each for name, each in self._queries.items() if name not in names}
-        self._requests.put((request.done.wait, lambda: Gone(names, time.time())))
+        self._requests.put((lambda: wait_gone(None), lambda: Gone(names, time.time())))
 
     def figures(self) -> Figures:
         """State is what live queries can still reach; results that are kept for readers are not counted.
@@ -98,12 +96,7 @@ class WeftSystem:
         )
 
     def _state_bytes(self) -> int:
-        core = self._engine.core
-        with core.lock:
-            buckets = core.inventory.buckets
-            names = {*buckets, *(ref for bucket in buckets.values() for ref in bucket.refs), *core.inventory.open}
-            data = core.directory.path("data")
-            return sum(os.stat(data / name).st_size for name in names)
+        return sum(path.stat().st_size for path in self._engine.catalog.state_files())
 
     # ---- what its threads do
 
@@ -134,7 +127,7 @@ class WeftSystem:
 
     def _deliver(self) -> None:
         # What is not read out yet is kept, as it would be for a sink: a reader that is behind is slow, not broken.
-        with self._engine.core.leases.take(0, seconds=_LONGEST_RUN) as lease:
+        with self._engine.catalog.hold_results(0, seconds=_LONGEST_RUN) as lease:
             for batch in self._committed():
                 lease.move(batch)
                 for handle, query in list(self._queries.values()):
@@ -151,21 +144,18 @@ class WeftSystem:
             self._line.say(Delivered(query.name, at, newest_counts(*(rows.column(name) for name in query.newest))))
 
     def _manifest(self, batch: int) -> Manifest:
-        core = self._engine.core
-        with core.lock:
-            found = core.inventory.results_of(batch, batch + 1)
-        if not found:
+        with (commits := self._engine.catalog.commits_from(batch)).lease:
+            manifest = next(iter(commits.manifests), None)
+        if manifest is None or manifest.batch != batch:
             raise RuntimeError(f"batch {batch} was freed before it was read out")
-        return found[0]
+        return manifest
 
     def _committed(self) -> Iterator[int]:
         """The numbers of batches as they are committed, until the end and all that are committed then."""
-        core, done, ended = self._engine.core, 0, False
+        catalog, done, ended = self._engine.catalog, 0, False
         while not ended:
-            with core.lock:
-                if core.next_batch == done and not self._ended.is_set():
-                    core.committed.wait(_PATIENCE)
-                last, ended = core.next_batch, self._ended.is_set()
+            catalog.commits_from(done, wait=0.0 if self._ended.is_set() else _PATIENCE).lease.release()
+            last, ended = catalog.next_batch, self._ended.is_set()
             if last == done and not ended:
                 self._check()
             yield from range(done, last)

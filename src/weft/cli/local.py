@@ -6,36 +6,27 @@ Queries created and streams declared here are durable, and in effect from the ne
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING
 
-from weft.engine import Engine
 from weft.engine import Query as Handle
-from weft.engine.core import Core
+from weft.engine.catalog import Catalog
 from weft.engine.inputs.declare import declare_stream, files, parse_ahead
-from weft.engine.inputs.set_watermark import parse_time
 from weft.engine.inputs.stream_store import check_name
-from weft.engine.queries.analysis import check_types
-from weft.engine.results.leases import kept_from
-from weft.engine.sinks.deliveries import Deliveries
-from weft.engine.sinks.sinks import Sink
-from weft.errors import DuplicateStream, EngineStopped, InvalidSetting, InvalidStream, UnknownStream, WeftError
+from weft.errors import DuplicateStream, EngineStopped, InvalidSetting, InvalidStream
 from weft.plan.changelog import QueryId
-from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream as Declared
 from weft.service.client import Event
-from weft.service.config import Config, EngineSection
+from weft.service.config import Config, EngineSection, StreamSpec
 from weft.service.events.rows import LOOK_AHEAD, Cursor, batches_with_rows, farther, parse_cursor
-from weft.service.host import EngineHost
+from weft.service.health import Standing, State
 from weft.service.observer import Observer, QueryFigures, StreamFigures
 from weft.service.service import Service, Wanted
 from weft.service.tenancy.tenants import EVERYBODY, Tenants
 from weft.service.tenancy.views import Views, columns_of
-from weft.spark.job_pools import READ_LIMIT
-from weft.sql import bind, parse_duration
-from weft.storage.directory import Directory, state_path
+from weft.sql import parse_duration
+from weft.storage.directory import state_path
 from weft.storage.ended_queries import number_of
 
 if TYPE_CHECKING:
@@ -45,63 +36,48 @@ if TYPE_CHECKING:
 _PAGE_ROWS = 1000
 
 
-class _NoSpark:
-    """Stands where Spark would: whatever needs it ends here."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise EngineStopped(
-            "this query has expressions that only Spark computes, and no engine is running",
-            hint="Start one with: weft serve --config weft.toml. Then ask again.",
-        )
-
-
-class _IdleEngine:
-    """As much of an engine as a service needs, without Spark and without batches."""
-
-    running = False
-    read_limit = READ_LIMIT
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
-        self.spark = _NoSpark()
-        self.deliveries = Deliveries(cast("Engine", self))  # none of them runs here
-
-    def streams(self) -> tuple[Declared, ...]:
-        return tuple(self.core.streams.values())
-
-    def stream_errors(self) -> dict[str, WeftError]:
-        return {}
-
-    def check(self, sql: str, *, streams: Mapping[str, Declared] | None = None) -> BoundQuery:
-        return check_types(bind(sql, self.core.streams if streams is None else streams), self.core.streams, self.spark)
-
-    def create_checked(
-        self, queries: Sequence[tuple[str, BoundQuery]], *, sink: Callable[[Handle], Sink | None]
-    ) -> list[Handle]:
-        # A path has no folder for sinks (`Service.create` refuses to deliver), so there are none to ask `sink` for.
-        request = self.core.submit(create=[(check_name("query", name), query) for name, query in queries])
-        return [self.query_by_id(query) for query, _, _ in request.created]
-
-    def set_watermark(self, stream: str, time: str) -> None:
-        self.core.set_watermark(stream, parse_time(time))
-
-    def query_by_id(self, query: QueryId) -> Handle:
-        return Handle(cast("Engine", self), query, self.core.roster.name_of(query), None)
-
-
-class _Kept(Observer):
-    """Figures of the batches that are kept: nobody has followed the engine."""
+class _KeptFigures(Observer):
+    """Figures of the batches whose results are kept; no observer has followed the engine."""
 
     def query(self, query: QueryId) -> QueryFigures:
         return QueryFigures(rows=None)
 
     def stream(self, name: str) -> StreamFigures:
-        results = self._engine.core.inventory.results
-        seen = [totals for manifest in results for stream, totals in manifest.streams if stream == name]
-        rows, late = sum(totals.rows for totals in seen), sum(totals.late for totals in seen)
-        ahead, bad_rows = sum(totals.ahead for totals in seen), sum(totals.bad_rows for totals in seen)
-        missed, bad = sum(totals.missed for totals in seen), sum(len(totals.bad_files) for totals in seen)
-        return StreamFigures(rows, 0.0, late, bad, ahead, missed, bad_rows)
+        with (commits := self._catalog.commits_from(self._catalog.first_kept_batch)).lease:
+            totals = [total for manifest in commits.manifests for stream, total in manifest.streams if stream == name]
+        return StreamFigures(
+            rows=sum(total.rows for total in totals),
+            rows_per_second=0.0,
+            late=sum(total.late for total in totals),
+            bad_files=sum(len(total.bad_files) for total in totals),
+            ahead=sum(total.ahead for total in totals),
+            missed=sum(total.missed for total in totals),
+            bad_rows=sum(total.bad_rows for total in totals),
+        )
+
+
+class _NoEngine:
+    """The host of a service whose state directory no engine works on."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.observer: Observer = _KeptFigures(catalog, summaries=tuple)
+        self.on_batch: Callable[[], None] = lambda: None
+        self.standing = Standing(State.STOPPING)
+
+    def add_stream(self, spec: StreamSpec) -> Declared:
+        stream = _declare(spec)
+        self.catalog.add_stream(stream)
+        return stream
+
+    def drop_stream(self, name: str, *, cascade: bool) -> None:
+        self.catalog.drop_stream(name, cascade=cascade)
+
+    def start(self) -> None:
+        """Do nothing: no batch is run."""
+
+    def stop(self) -> None:
+        self.catalog.close()
 
 
 class Local:
@@ -117,7 +93,7 @@ class Local:
     def close(self) -> None:
         """Give the directory up."""
         if self._opened is not None:
-            self._opened.engine.core.directory.close()
+            self._opened.catalog.close()
 
     @property
     def _service(self) -> Service:
@@ -191,11 +167,11 @@ class Local:
                 f'no engine is working on "{self._path}", so there will be no new rows',
                 hint="--from start shows those that are committed.",
             )
-        cursor, core = self._cursor(after), service.engine.core
-        yield Event("columns", columns_of(core.roster.bound_query(query.id)))
+        cursor = self._cursor(after)
+        yield Event("columns", columns_of(query.bound))
         more, look = True, LOOK_AHEAD
         while more:
-            ahead = batches_with_rows(core, query, cursor, look)
+            ahead = batches_with_rows(service.catalog, query, cursor, look)
             for batch in ahead.batches:
                 at = Cursor(batch, cursor.skip_in(batch))
                 while at.batch == batch:
@@ -208,7 +184,7 @@ class Local:
 
     def _cursor(self, text: str) -> Cursor:
         """A cursor, or the oldest row that is kept."""
-        return parse_cursor(text) if text else Cursor(kept_from(self._service.engine.core))
+        return parse_cursor(text) if text else Cursor(self._service.catalog.first_kept_batch)
 
     # ---- streams and the plan
 
@@ -219,34 +195,17 @@ class Local:
     def add_stream(self, stream: NewStream) -> Stream:
         """Declare a stream of files; makes the state directory if there is none."""
         name = check_name("stream", stream["name"])
-        if "path" not in stream:
-            raise InvalidStream(f'stream "{name}" has no path', hint="Say where its files are: --path.")
-        if self._opened is not None and name in self._opened.engine.core.streams:
+        if self._opened is not None and name in self._opened.catalog.declared_streams():
             raise DuplicateStream(f'stream "{name}" exists already', hint="Choose another name.")
-        source = files(
-            stream["path"], format=stream["format"], schema=stream.get("schema"), options=stream.get("options")
-        )
-        lateness = parse_duration(stream.get("lateness", "0 seconds"))
-        ahead = parse_ahead(stream.get("max_ahead", ""))
-        declared = declare_stream(
-            name, source, time=stream["time"], lateness=lateness, retain=None, existing=None, max_ahead=ahead
-        )
+        declared = _declare(StreamSpec.model_validate(stream))
         if self._opened is None:
             self._opened = _open(self._path)
-        self._opened.engine.core.add_stream(declared)
+        self._opened.catalog.add_stream(declared)
         return self._views.stream(declared)
 
     def drop_stream(self, name: str, *, cascade: bool = False) -> Stream:
         """Remove a stream, with `cascade` also the queries that read it."""
-        core = self._service.engine.core
-        known = core.streams.get(name)
-        if known is None:
-            raise UnknownStream(f'stream "{name}" does not exist')
-        before = self._views.stream(known)
-        if cascade:
-            core.submit(drop=list(core.readers_of(name)))
-        core.drop_stream(name)
-        return before
+        return self._service.drop_stream(EVERYBODY, name, cascade=cascade)
 
     def set_watermark(self, stream: str, time: str) -> Stream:
         """Set a stream's watermark back."""
@@ -263,18 +222,25 @@ class Local:
         )
 
 
+def _declare(spec: StreamSpec) -> Declared:
+    """Return the stream of a specification, which must be one of files that weft decodes itself."""
+    if spec.path is None:
+        raise InvalidStream(f'stream "{spec.name}" has no path', hint="Say where its files are: --path.")
+    return declare_stream(
+        spec.name,
+        files(spec.path, format=spec.format, schema=spec.schema_, options=spec.options),
+        time=spec.time,
+        lateness=parse_duration(spec.lateness),
+        retain=None,
+        existing=None,
+        max_ahead=parse_ahead(spec.max_ahead),
+    )
+
+
 def _open(path: Path) -> Service:
-    """The service of a state directory, without an engine behind it."""
+    """Return the service of a state directory, without an engine behind it."""
     try:
-        directory = Directory.open(path)
+        catalog = Catalog.open(path)
     except PermissionError as error:
         raise InvalidSetting(f'state directory "{path}" cannot be opened', detail=f"{error}.") from error
-    try:
-        engine = cast("Engine", _IdleEngine(Core(directory)))
-        engine.deliveries.remember()
-    except BaseException:
-        directory.close()
-        raise
-    config = Config(engine=EngineSection(path=path))
-    host = cast("EngineHost", SimpleNamespace(engine=engine, observer=_Kept(engine)))
-    return Service(config, host, Tenants({}, ()))
+    return Service(Config(engine=EngineSection(path=path)), _NoEngine(catalog), Tenants({}, ()))

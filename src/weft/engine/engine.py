@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
@@ -13,17 +13,13 @@ from typing import Any
 from weft.engine.batches.batches import Batches, BatchSettings
 from weft.engine.batches.lifecycle import Health, Running
 from weft.engine.batches.summary import BatchSummary
+from weft.engine.catalog import Catalog, SinkFor, no_sink
 from weft.engine.core import Core
 from weft.engine.inputs.declaring import Declaring
 from weft.engine.inputs.inputs import Inputs
-from weft.engine.inputs.stream_store import check_name
-from weft.engine.queries.analysis import check_types
-from weft.engine.queries.look import find_query
 from weft.engine.query import Query
 from weft.engine.results.retention import AUTOMATIC, KEEP_RESULTS, SINK_BACKLOG, SINK_PATIENCE, Retention, keep
-from weft.engine.sinks.deliveries import Deliveries
 from weft.engine.sinks.sinks import Sink
-from weft.engine.views.explain import explain_plan
 from weft.errors import EngineStopped, UnknownQuery, WeftError
 from weft.plan.changelog import QueryId
 from weft.plan.query import BoundQuery
@@ -34,7 +30,7 @@ from weft.spark.java_lock import JavaLock
 from weft.spark.job_pools import READ_LIMIT
 from weft.spark.session import Lease
 from weft.spark.stream_frames import Frames
-from weft.sql import bind, parse_duration
+from weft.sql import parse_duration
 from weft.storage.directory import Directory
 
 _log = logging.getLogger("weft")
@@ -74,8 +70,6 @@ class Engine(Declaring):
             partitions=os.cpu_count() or 1 if partitions is None else partitions, longest=parse_duration(batch_limit)
         )
         kept = keep(keep_results, keep_bytes, sink_backlog=sink_backlog, sink_patience=sink_patience)
-        self.read_limit = parse_duration(read_limit).total_seconds()
-        """Seconds that Spark may take for a piece of a query's rows."""
         with ExitStack() as undo:
             directory = Directory.open(path)
             undo.callback(directory.close)
@@ -85,19 +79,26 @@ class Engine(Declaring):
             """weft's own session: results are DataFrames of it."""
             undo.callback(JavaLock(self.spark, directory.path("java.lock")).release)
             # Not before: opening removes files that tasks of an engine that was killed may still be reading.
-            self.core = Core(directory, planner=planner)
+            core = self.core = Core(directory, planner=planner)
+            """The owner of the engine's state, for modules of `weft.engine` only."""
+            self.catalog = Catalog(
+                core, spark=lambda: self.spark, read_limit=parse_duration(read_limit).total_seconds()
+            )
+            """What the engine can do without running batches."""
             runner = BatchRunner(self.spark)
             undo.callback(runner.close)
             self._closed = False
-            self.deliveries = Deliveries(self)
-            undo.callback(self.deliveries.stop)
+            deliveries = self.catalog.deliveries
+            undo.callback(deliveries.stop)
             arrived = threading.Event()
             frames = Frames(directory.path("spark"), arrived=arrived.set)
-            self._inputs = Inputs(self.core, frames, arrived)
-            self._retention = Retention(self.core, self.deliveries, kept)
-            self._batches = Batches(self.core, runner, self._inputs, self._retention, settings=settings)
-            self._running = Running(self.core, self.spark, self._inputs, self._batches, longest=settings.longest)
-            self.deliveries.restore()
+            self._inputs = Inputs(core, frames, arrived)
+            self._retention = Retention(core, deliveries, kept)
+            self._batches = Batches(core, runner, self._inputs, self._retention, settings=settings)
+            self._running = Running(core, self.spark, self._inputs, self._batches, longest=settings.longest)
+            self.catalog.is_running = lambda: self._running.active
+            self.catalog.stream_errors = self._inputs.faults
+            deliveries.restore()
             # Only now: whatever fails before must not keep the directory locked.
             self._release = undo.pop_all()
 
@@ -113,54 +114,47 @@ class Engine(Declaring):
         """Create a query; it is in effect from the next boundary on, at once if no batch is running."""
         return self._create([(sql, name)], lambda _: sink)[0]
 
-    def create_many(
-        self, queries: Sequence[str | tuple[str, str]], *, sink: Callable[[Query], Sink | None] = lambda _: None
-    ) -> list[Query]:
-        """Create queries (texts, or (name, text)) in one changelog: all or nothing; `sink` says where each delivers."""
+    def create_many(self, queries: Sequence[str | tuple[str, str]], *, sink: SinkFor = no_sink) -> list[Query]:
+        """Create queries (texts, or (name, text)) in one changelog, all or none; `sink` chooses the sink of each."""
         return self._create([(item, None) if isinstance(item, str) else (item[1], item[0]) for item in queries], sink)
 
     def drop_many(self, queries: Sequence[Query]) -> None:
         """Drop queries in one changelog."""
-        self.core.submit(drop=[query.id for query in queries])
+        self.catalog.drop(queries)
 
-    def _create(self, items: Sequence[tuple[str, str | None]], sink: Callable[[Query], Sink | None]) -> list[Query]:
+    def _create(self, items: Sequence[tuple[str, str | None]], sink: SinkFor) -> list[Query]:
         return self.create_checked([(name, self.check(sql)) for sql, name in items], sink=sink)
 
     def create_checked(
-        self, queries: Sequence[tuple[str | None, BoundQuery]], *, sink: Callable[[Query], Sink | None] = lambda _: None
+        self, queries: Sequence[tuple[str | None, BoundQuery]], *, sink: SinkFor = no_sink
     ) -> list[Query]:
-        """Create queries that `check` has returned, (name or None, query), in one changelog: all or nothing."""
+        """Create queries that `check` has returned, (name or None, query), in one changelog: all or none."""
         self._check_open()
-        named = [(name if name is None else check_name("query", name), bound) for name, bound in queries]
-        request = self.deliveries.create(named, sink)
-        return [Query(self, query_id, name, request) for query_id, name, _ in request.created]
+        return self.catalog.create(queries, sink=sink)
 
     def check(self, sql: str, *, streams: Mapping[str, Stream] | None = None) -> BoundQuery:
-        """The query that a text means, if it can be run; creates nothing and raises what is wrong with it. With
-        `streams` it may name only those."""
+        """Return the query that a text means, or raise what is wrong with it; with `streams` it may name only those."""
         self._check_open()
-        known = dict(self.core.streams)
-        return check_types(bind(sql, known if streams is None else streams), known, self.spark)
+        return self.catalog.check(sql, streams=streams)
 
     def query(self, name: str) -> Query:
-        """The query of this name: the live one, else the latest that had it."""
-        found = find_query(self.core, name)
-        if found is None:
+        """Return the query of this name: the live one, else the latest that had it."""
+        query = self.catalog.find_query(name)
+        if query is None:
             raise UnknownQuery(f'query "{name}" does not exist', hint="engine.queries() lists the live ones.")
-        return self.query_by_id(found)
+        return query
 
     def query_by_id(self, query_id: QueryId) -> Query:
-        """The handle of a query that is on record; raises UnknownQuery."""
-        return Query(self, query_id, self.core.roster.name_of(query_id), None)
+        """Return the handle of a query that is on record; raises UnknownQuery."""
+        return self.catalog.query_by_id(query_id)
 
     def queries(self) -> list[Query]:
-        """Live and pending queries."""
-        with self.core.lock:
-            return [self.query_by_id(each) for each in self.core.roster.names.values()]
+        """Return the live and pending queries."""
+        return [self.catalog.query_by_id(query) for query in self.catalog.names().values()]
 
     def explain(self) -> str:
-        """The shared plan as text."""
-        return explain_plan(self.core.plan, self.core.planning.flows)
+        """Return the shared plan as text."""
+        return self.catalog.explain()
 
     # ---- running
 
@@ -204,7 +198,7 @@ class Engine(Declaring):
         self._closed = True
         with self._release:
             self._running.halt()
-            self.deliveries.stop()
+            self.catalog.deliveries.stop()
             if self.core.next_batch:
                 self._retention.save()
                 self.core.checkpoint()

@@ -72,6 +72,11 @@ class Ledger:
         with self.lock:
             return advance(self.streams, {}, self.max_times)
 
+    def declared(self) -> dict[str, Stream]:
+        """Return a copy of the declared streams, by name."""
+        with self.lock:
+            return dict(self.streams)
+
     def readers_of(self, stream: str) -> dict[QueryId, str]:
         """The live and pending queries that read a stream, with their names."""
         with self.lock:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from weft.engine.queries.look import bound_of, record_of
 from weft.engine.results.result_log import BatchUnreadable, ResultLog
-from weft.engine.views.explain import explain_query
+from weft.engine.views.plan_text import explain_query
 from weft.errors import QueryFailed, WeftError
 from weft.execution.results.read import Chunk, Reading
-from weft.plan.changelog import QueryId, QueryRecord
+from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
+from weft.plan.query import BoundQuery
 from weft.plan.time import to_datetime
 from weft.planner.strategy import choose_strategy
 from weft.spark.select_list import to_rows
 
 if TYPE_CHECKING:
-    from weft.engine.engine import Engine
+    from weft.engine.catalog import Catalog
     from weft.engine.queries.requests import Request
     from weft.engine.sinks.sinks import Sink
 
@@ -34,20 +35,20 @@ class Query:
 
     def __init__(
         self,
-        engine: Engine,
+        catalog: Catalog,
         query_id: QueryId,
         name: str,
         request: Request | None,
         *,
         ended: QueryRecord | None = None,
     ) -> None:
-        self._engine = engine
-        self._core = engine.core
+        self._catalog = catalog
+        self._core = catalog.core
         self.id = query_id
         self.name = name
         self._request = request
         self._ended = ended
-        self._rows = ResultLog(engine, query_id, name)
+        self._rows = ResultLog(catalog, query_id, name)
 
     def __repr__(self) -> str:
         return f"<weft.Query {self.name} {self.state}>"
@@ -61,7 +62,12 @@ class Query:
     def sql(self) -> str:
         """The text it was created with."""
         record = self.record
-        return bound_of(self._core, self.id).sql if record is None else record.sql
+        return self.bound.sql if record is None else record.sql
+
+    @property
+    def bound(self) -> BoundQuery:
+        """Its bound form; raises what is wrong with the text of an ended query that this release does not accept."""
+        return bound_of(self._core, self.id)
 
     @property
     def state(self) -> str:
@@ -136,7 +142,7 @@ class Query:
             with self._core.lock:
                 if self._core.next_batch > done:
                     return True
-                idle = not self._engine.running and self._core.running is None
+                idle = not self._catalog.is_running() and self._core.running is None
                 if idle or ended:
                     return False
                 if deadline is not None and time.monotonic() >= deadline:
@@ -174,30 +180,34 @@ class Query:
         """Those of the batches first … last - 1 that may hold rows of it."""
         return self._rows.batches(first, last)
 
+    def committed_batches(self) -> range:
+        """The committed batches of its life; whether their rows are kept is not asked."""
+        return self._rows.life
+
     def deliver_to(self, sink: Sink, *, skip_missing: bool = False) -> None:
         """Send every row committed from the query's creation on to a sink; one that is attached again goes on where it
         was. Raises ResultsGone if rows that come next are not kept any more: `skip_missing` notes the gap."""
-        self._engine.deliveries.attach(self, sink, skip_missing=skip_missing)
+        self._catalog.deliveries.attach(self, sink, skip_missing=skip_missing)
 
     @property
     def sink_error(self) -> str:
         """Why its sink gets no rows now: the last attempt failed, or it has failed and waits to be resumed."""
-        return self._engine.deliveries.error_of(self.id)
+        return self._catalog.deliveries.error_of(self.id)
 
     @property
     def sink_state(self) -> str:
         """Empty without a sink, else "delivering", "retrying", "failed" (see `resume_sink`) or "detached" (a callback
         that nobody has attached again since the start)."""
-        return self._engine.deliveries.state_of(self.id)
+        return self._catalog.deliveries.state_of(self.id)
 
     @property
     def sink_gaps(self) -> list[dict[str, Any]]:
         """Batches that its sink never had, `from` one `until` another, and why."""
-        return self._engine.deliveries.gaps_of(self.id)
+        return self._catalog.deliveries.gaps_of(self.id)
 
     def resume_sink(self) -> None:
         """Let a sink that has failed go on with the rows that are kept; those that are gone are noted as a gap."""
-        self._engine.deliveries.resume(self)
+        self._catalog.deliveries.resume(self)
 
     def explain(self) -> str:
         """The query's part of the shared plan as text."""
@@ -205,10 +215,11 @@ class Query:
         if record is None:
             return f"query {self.name} ({self.id}): {self.state}\n  {self.sql}"
         try:
-            bound = bound_of(self._core, self.id)
+            bound = self.bound
         except WeftError as error:  # of an ended query, whose text this release does not take any more
             return f"query {self.name} ({self.id}): {self.state}\n  {record.sql}\n  {error.in_a_line()}"
-        return explain_query(record, bound, choose_strategy(bound, record.route), self._core.plan)
+        live = LiveQuery(record, bound, choose_strategy(bound, record.route))
+        return explain_query(live, self._core.plan, self._core.declared())
 
     def drop(self) -> None:
         """Stop the query at the next boundary; its committed results stay readable. Harmless when repeated."""

@@ -1,8 +1,8 @@
-"""How the engine is: what is known without waiting for it, and what follows from what is seen of it.
+"""The state of the engine, derived from what can be observed without waiting for it.
 
 An engine is ready while its batches are committed or there is nothing to do. After a failure it counts as failing
-until a batch has been committed again or nothing is left to do, and while none of its sources can be read. A batch
-that takes longer than its limit counts as stuck, and so does anything else that the engine does not come back from.
+until a batch is committed or nothing is left to do, and while none of its sources can be read. A batch that takes
+longer than its limit counts as stuck, and so does an engine that makes no progress outside of batches.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from weft.engine.batches.lifecycle import Health
 from weft.errors import BatchFailed, EngineStopped, SourceUnavailable, WeftError
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before an engine that failed is started again: at first, and after many failures in a row."""
+"""Seconds before a failed engine is started again: after the first failure, and at most."""
 _CALM = 30.0
-"""Seconds of running without any batch after which a failed engine is taken to have nothing to do."""
+"""Seconds without a batch after which a restarted engine is assumed to have nothing to do."""
 _MOST_DOUBLINGS = 16
 
 
 class State(StrEnum):
-    """How the engine is."""
+    """The states of an engine."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -36,51 +36,51 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How the engine was when it was last looked at; times are those of the monotonic clock."""
+    """The state of the engine at the last observation. Times are those of the monotonic clock."""
 
     state: State
     error: WeftError | None = None
     failures: int = 0
-    """In a row, without a commit between them."""
+    """Consecutive failures, without a commit between them."""
     next_try: float | None = None
     batch_began: float | None = None
     failing_streams: tuple[str, ...] = ()
-    """Those that cannot be read now; the queries over them wait."""
+    """Streams that cannot be read now; the queries that read them wait."""
 
     @property
     def ready(self) -> bool:
-        """Whether requests find an engine that works."""
+        """Whether the engine works."""
         return self.state is State.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look at an engine shows."""
+    """One observation of an engine."""
 
     committed: int
-    """Batches that were ever committed."""
+    """Number of batches that were ever committed."""
     batch: int | None
-    """The one that runs."""
+    """The batch that runs; None if none does."""
     running_for: float | None = None
-    """Seconds that it has been running; None where the engine does not say."""
+    """Seconds that the batch has been running; None if the engine does not report it."""
     idle: bool = False
-    """Whether there is nothing to do for certain."""
+    """Whether the engine certainly has nothing to do."""
     stuck: bool = False
     silent_for: float = 0.0
-    """Seconds that the engine has been busy with one and the same thing."""
+    """Seconds that the engine has been busy without progress."""
     failing: bool = False
-    """Whether the engine says that it can do nothing now, whatever it has counted."""
+    """Whether the engine reports that it cannot work now, with or without counted failures."""
     failures: int = 0
-    """That the engine itself has counted in a row."""
+    """Consecutive failures that the engine itself has counted."""
     error: WeftError | None = None
     failing_streams: tuple[str, ...] = ()
 
 
 def look_at(engine: Engine) -> Seen:
-    """One look; takes no lock."""
-    health, batch = engine.health(), engine.core.running
+    """Observe an engine; takes no lock."""
+    health, batch = engine.health(), engine.catalog.running_batch
     return Seen(
-        committed=engine.core.next_batch,
+        committed=engine.catalog.next_batch,
         batch=batch,
         running_for=health.running_for if batch is not None else None,
         idle=health.state == "idle",
@@ -94,7 +94,7 @@ def look_at(engine: Engine) -> Seen:
 
 
 def reason_of(engine: Engine, health: Health) -> WeftError | None:
-    """Why an engine fails: its last batch, or the sources that cannot be read; None if it does not. Takes no lock."""
+    """Return why an engine fails (its last batch, or sources that cannot be read), or None. Takes no lock."""
     if health.state != "failing" and not health.failures:
         return None
     return engine.error or _cut_off(engine.stream_errors())
@@ -112,7 +112,7 @@ def _cut_off(errors: Mapping[str, WeftError]) -> WeftError | None:
 
 
 class Pulse:
-    """Makes a standing of looks at an engine; one thread looks, any thread may ask for `standing`."""
+    """The standing of an engine, derived from observations by one thread. Any thread may read `standing`."""
 
     def __init__(self, *, batch_limit: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit, self._clock = batch_limit, clock
@@ -120,30 +120,30 @@ class Pulse:
         self._failures = 0
         self._error: WeftError | None = None
         self._committed = 0
-        """Batches committed when the engine was last started."""
+        """Number of committed batches when the engine was last started."""
         self._batch: int | None = None
         self._began = 0.0
         self._calm_since = clock()
 
     def started(self, committed: int) -> None:
-        """Batches are run from here on; whether they can be committed is to be seen."""
+        """Note that the engine was started. After failures it counts as failing until a batch is committed."""
         self._committed, self._batch, self._calm_since = committed, None, self._clock()
         state = State.FAILING if self._failures else State.RUNNING
         self.standing = Standing(state, self._error, self._failures)
 
     def failed(self, error: WeftError) -> float:
-        """The engine has failed; the seconds to wait before it is started again."""
+        """Note that the engine has failed, and return the seconds to wait before it is started again."""
         self._failures, self._error = self._failures + 1, error
         pause = min(FIRST_PAUSE * 2.0 ** min(self._failures - 1, _MOST_DOUBLINGS), LONGEST_PAUSE)
         self.standing = Standing(State.FAILING, error, self._failures, next_try=self._clock() + pause)
         return pause
 
     def ended(self, error: WeftError) -> None:
-        """There is no engine to look at any more."""
+        """Note that the engine has failed for good."""
         self.standing = Standing(State.FAILED, error, self._failures)
 
     def seen(self, seen: Seen) -> Standing:
-        """Take in a look at an engine that is running."""
+        """Update the standing from an observation of a running engine, and return it."""
         now = self._clock()
         began = self._batch_began(seen, now)
         if seen.committed > self._committed or self._is_idle(seen, now):

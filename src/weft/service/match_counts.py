@@ -1,101 +1,95 @@
 """Result rows of a tenant's queries in one batch, where the observer did not count them.
 
-What an operator has made is divided among its users only if all of these are of one tenant. A share of what others made
-says nothing about a query of one's own, so there its rows are counted.
+The rows of an operator are divided among the queries that use it only if all of them belong to one tenant. A share of
+rows for several tenants says nothing about a single query, so the rows of that query are counted.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from weft.engine import Engine
+from weft.engine.catalog import Catalog
 from weft.engine.results.counts import count_rows
-from weft.engine.views.graph import Graph, Node, plan_graph, query_node
+from weft.engine.views.plan_graph import Node, plan_graph, query_node
 from weft.errors import ResultsGone
-from weft.execution.results.read import Reading, plan_reading
+from weft.execution.results.read import Reading
 from weft.plan.changelog import LiveQuery, QueryId
-from weft.plan.slots import Slots
-from weft.plan.stream import Stream
+from weft.plan.slots import slot_set
 from weft.service.observer import Counted
 from weft.service.tenancy.tenants import Tenant
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What is known of a batch without counting again."""
+    """The result rows of a batch, as far as they are known without counting again."""
 
     counted: Counted
     live: Mapping[QueryId, LiveQuery]
-    streams: dict[str, Stream]
-    graph: Graph
+    sources: Mapping[str, Sequence[Node]]
+    """The operators that produce the rows of each query, by the id of the query's node."""
 
     @classmethod
-    def of(cls, engine: Engine, counted: Counted) -> Matches:
-        """Of a batch of an engine, with the queries that are live now."""
-        core = engine.core
-        plan = core.plan
-        with core.lock:
-            streams, live = dict(core.streams), dict(core.roster.live)
-        complete = all(count is not None for count in counted.queries.values())
-        return cls(counted, live, streams, Graph({}, ()) if complete else plan_graph(plan, streams))
+    def of(cls, catalog: Catalog, counted: Counted) -> Matches:
+        """Return what is known of a batch, with the queries that are live now."""
+        if all(count is not None for count in counted.queries.values()):
+            return cls(counted, catalog.live_queries(), {})
+        graph = plan_graph(catalog.plan, catalog.declared_streams())
+        return cls(counted, catalog.live_queries(), graph.sources())
 
     def known(self, tenant: Tenant) -> tuple[dict[QueryId, float], list[QueryId]]:
-        """Matches of a tenant's queries, counted or as a share of what was made for this tenant alone; and the queries
-        of which neither is known."""
-        mine = Slots(sum(1 << each.slot for each in self.live.values() if tenant.sees(each.record.name)))
-        found, missing = dict[QueryId, float](), list[QueryId]()
+        """Return the known matches of a tenant's queries, and the queries whose matches are not known.
+
+        Known matches were counted, or are a share of the rows of operators that only this tenant uses.
+        """
+        own = slot_set(live.slot for live in self.live.values() if tenant.sees(live.record.name))
+        counts, missing = dict[QueryId, float](), list[QueryId]()
         for query, count in self.counted.queries.items():
-            each = self.live.get(query)
-            if each is None or not tenant.sees(each.record.name):
+            live = self.live.get(query)
+            if live is None or not tenant.sees(live.record.name):
                 continue
-            sources = self._sources(each)
+            sources = self._sources(live)
             if count is not None:
-                found[query] = float(count)
-            elif sources and not any(source.slots & ~mine for source in sources):
-                found[query] = sum(self._made(source) / source.slots.bit_count() for source in sources)
+                counts[query] = float(count)
+            elif sources and not any(source.slots & ~own for source in sources):
+                counts[query] = sum(self._made(source) / source.slots.bit_count() for source in sources)
             else:
                 missing.append(query)
-        return found, missing
+        return counts, missing
 
     def at_most(self, query: QueryId, reading: Reading) -> float:
-        """As many rows as a query can have: what its operators made for everybody, once each."""
-        if reading.sliding is not None:  # a row is in several windows
+        """Return an upper bound of a query's rows: all rows of its operators, also those for other queries."""
+        if reading.sliding is not None:  # a row may lie in several windows
             return math.inf
         return sum(map(self._made, self._sources(self.live[query])))
 
-    def _sources(self, live: LiveQuery) -> list[Node]:
-        mine = query_node(live.record.name)
-        return [self.graph.nodes[source] for source, node in self.graph.edges if node == mine]
+    def _sources(self, live: LiveQuery) -> Sequence[Node]:
+        return self.sources.get(query_node(live.record.name), ())
 
     def _made(self, node: Node) -> int:
         return self.counted.through.get(node.id, 0)
 
 
-def matches_of(engine: Engine, matches: Matches, tenant: Tenant, limit: int) -> dict[QueryId, float] | None:
-    """Rows of a tenant's queries in a batch. Those that are not known otherwise are counted, of a query with HAVING
-    those before it, if there can be more than `limit` of all together. None if they are not kept any more."""
-    found, missing = matches.known(tenant)
+def matches_of(catalog: Catalog, matches: Matches, tenant: Tenant, limit: int) -> dict[QueryId, float] | None:
+    """Return the result rows of a tenant's queries in a batch; None if rows that must be counted are not kept.
+
+    Unknown rows are counted only if all rows together may exceed `limit`. With HAVING, the rows before it count.
+    """
+    known, missing = matches.known(tenant)
     if not missing:
-        return found
-    core, batch = engine.core, matches.counted.batch
-    with core.lock:
-        data = str(core.directory.path("data"))
-        manifests = list(core.inventory.results_of(batch, batch + 1))
-        lease = core.leases.take(batch)
-    with lease:
-        readings: dict[str, Reading] = {}
-        for query in missing:
-            each = matches.live[query]
-            readings[query] = plan_reading(each.record, each.query, each.strategy, matches.streams, data=data)
-        most = sum(matches.at_most(query, readings[query]) for query in missing)
-        if sum(found.values()) + most <= limit:
-            return found
-        if not manifests:
+        return known
+    commits = catalog.commits_from(matches.counted.batch)
+    with commits.lease:
+        readings = catalog.readings(matches.counted.batch, {query: matches.live[query] for query in missing})
+        most = sum(matches.at_most(query, reading) for query, reading in readings.items())
+        if sum(known.values()) + most <= limit:
+            return known
+        manifest = next(iter(commits.manifests), None)
+        if manifest is None or manifest.batch != matches.counted.batch:
             return None
         try:
-            counts = count_rows(manifests[0], readings)
+            counts = count_rows(manifest, readings)
         except ResultsGone:
             return None
-    return found | {query: float(counts[query]) for query in missing}
+    return known | {query: float(counts[query]) for query in readings}

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.engine import BatchSummary, Engine
+from weft.engine.catalog import Catalog
 from weft.engine.results.counts import count_rows
-from weft.engine.views.graph import rates_through, rows_through
+from weft.engine.views.operator_rates import rates_through, rows_through
 from weft.errors import ResultsGone
-from weft.execution.results.read import Reading, plan_reading
+from weft.execution.results.read import Reading
 from weft.plan.changelog import LiveQuery, QueryId
 from weft.storage.journal import Manifest
 from weft.storage.manifests import Manifests
@@ -91,14 +92,26 @@ class Counted:
     through: Mapping[str, int]
 
 
-class Observer:
-    """Follows an engine; what it has seen may be asked for from any thread."""
+def observe(engine: Engine, on_batch: Callable[[], None]) -> Observer:
+    """Return an observer of a running engine, which is not started yet."""
+    return Observer(engine.catalog, summaries=lambda: engine.summaries, on_batch=on_batch)
 
-    def __init__(self, engine: Engine, *, on_batch: Callable[[], None] = lambda: None) -> None:
-        self._engine = engine
+
+class Observer:
+    """Follows the commits of an engine; its figures may be read from any thread."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        summaries: Callable[[], Iterable[BatchSummary]],
+        on_batch: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`summaries` returns the last batches with their durations, which the state directory does not have."""
+        self._catalog, self._summaries = catalog, summaries
         self._on_batch = on_batch
         self._lock = threading.Lock()
-        self._first = self._seen = engine.core.next_batch
+        self._first = self._seen = catalog.next_batch
         self._batches: deque[BatchFigures] = deque(maxlen=KEPT_BATCHES)
         self._through: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=RECENT + 1)
         self._counted: deque[Counted] = deque(maxlen=KEPT_COUNTS)
@@ -117,8 +130,7 @@ class Observer:
     def stop(self) -> None:
         """Follow no more."""
         self._stop.set()
-        with self._engine.core.lock:
-            self._engine.core.committed.notify_all()
+        self._catalog.wake()
         self._thread.join(_PATIENCE * 4)
 
     # ---- what it has seen
@@ -132,7 +144,7 @@ class Observer:
     def _fill_in(self) -> None:
         """A batch is seen as soon as it is committed, and how long that took is known a moment later."""
         late = {each.batch: at for at, each in enumerate(self._batches) if not each.phases}
-        for summary in tuple(self._engine.summaries) if late else ():
+        for summary in tuple(self._summaries()) if late else ():
             if summary.batch in late:
                 at = late[summary.batch]
                 self._batches[at] = _timed(self._batches[at], summary)
@@ -146,10 +158,7 @@ class Observer:
     def _unseen(self, query: QueryId) -> QueryFigures:
         """Figures to begin with: how many rows a query had before the service started is not known, nor how many one
         had that ended long ago. Nothing is read from disk for it."""
-        roster = self._engine.core.roster
-        record = roster.records.here(query)
-        is_new = roster.is_pending(query) if record is None else record.created >= self._first
-        return QueryFigures(rows=0 if is_new else None)
+        return QueryFigures(rows=0 if self._catalog.is_new(query, self._first) else None)
 
     def stream(self, name: str) -> StreamFigures:
         """What is known of a stream."""
@@ -172,17 +181,11 @@ class Observer:
     # ---- what its thread does
 
     def _run(self) -> None:
-        core = self._engine.core
         while not self._stop.is_set():
-            with core.lock:
-                if core.next_batch == self._seen:
-                    core.committed.wait(_PATIENCE)
-                fresh = core.inventory.results_of(self._seen)
-                flows = dict(core.planning.flows)
-                lease = core.leases.take(self._seen)
-            with lease:
-                if fresh and not self._stop.is_set():
-                    self._try_to_take(fresh, flows)
+            commits = self._catalog.commits_from(self._seen, wait=_PATIENCE)
+            with commits.lease:
+                if commits.manifests and not self._stop.is_set():
+                    self._try_to_take(commits.manifests, commits.flows)
                     self._on_batch()
 
     def _try_to_take(self, manifests: Manifests, flows: Mapping[str, tuple[int, int]]) -> None:
@@ -194,7 +197,7 @@ class Observer:
             self._seen = manifests.last
 
     def _take(self, manifests: Sequence[Manifest], flows: Mapping[str, tuple[int, int]]) -> None:
-        summaries = {summary.batch: summary for summary in self._engine.summaries}
+        summaries = {summary.batch: summary for summary in self._summaries()}
         for manifest in manifests:
             self._seen = manifest.batch + 1
             with self._lock:
@@ -235,7 +238,7 @@ class Observer:
         began = time.monotonic()
         readings, live = self._readings(manifest)
         skipped = self._busy > _SHARE * (began - self._began) + 1.0 or manifest.pairs > MOST_PAIRS
-        counts: Counter[str] = Counter()
+        counts: Counter[QueryId] = Counter()
         if not skipped:
             try:
                 counts = count_rows(manifest, readings)
@@ -272,25 +275,18 @@ class Observer:
         for query in gone[: max(0, len(gone) - KEPT_ENDED)]:
             del self._queries[query]
 
-    def _readings(self, manifest: Manifest) -> tuple[dict[str, Reading], dict[QueryId, tuple[str, ...]]]:
+    def _readings(self, manifest: Manifest) -> tuple[dict[QueryId, Reading], dict[QueryId, tuple[str, ...]]]:
         """How to read the queries that were live in a batch, and the streams they are of."""
-        core = self._engine.core
-        with core.lock:
-            data, streams = str(core.directory.path("data")), dict(core.streams)
-            lately = {**self._live, **core.roster.live}  # some may have been dropped since the batch
-            records = {query: core.roster.records.get(query) for query in lately}
-            self._live = dict(core.roster.live)
-        readings, live = dict[str, Reading](), dict[QueryId, tuple[str, ...]]()
-        for query, each in lately.items():
-            record = records[query]
-            if record is None:  # it was forgotten, together with a stream that it read
-                continue
-            if record.created <= manifest.batch and (record.ended is None or manifest.batch < record.ended):
-                live[query] = tuple(dict.fromkeys(relation.stream for relation in each.query.relations))
-                reading = plan_reading(record, each.query, each.strategy, streams, data=data)
-                if reading.having is None:  # with HAVING, only Spark can say which rows there are
-                    readings[query] = reading
-        return readings, live
+        live = self._catalog.live_queries()
+        recent = {**self._live, **live}  # some queries may have been dropped since the batch
+        self._live = live
+        readings = self._catalog.readings(manifest.batch, recent)
+        streams = {
+            query: tuple(dict.fromkeys(relation.stream for relation in recent[query].query.relations))
+            for query in readings
+        }
+        # With HAVING, only Spark can tell which rows there are.
+        return {query: reading for query, reading in readings.items() if reading.having is None}, streams
 
 
 def _timed(figures: BatchFigures, summary: BatchSummary) -> BatchFigures:

@@ -1,4 +1,4 @@
-"""`weft serve`: the service as a process, from its configuration to its end."""
+"""`weft serve`: the service as a process."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from weft.service.service import Service
 from weft.service.shutdown import Ending
 from weft.service.tenancy.secrets import Secrets, references
 from weft.service.tenancy.tenants import read_tenants
+from weft.spark.java_process import kill_java
 
 _log = logging.getLogger("weft.service")
 _LAST_SECONDS = 10.0
-"""For threads that still run when the engine has been stopped: nobody waits for what they do any more."""
+"""Seconds for threads that still run when the engine has stopped. Nothing depends on their work."""
 
 
 def serve(config_path: str | Path, *, host: str | None = None, port: int | None = None) -> int:
-    """Run the service until it is told to stop (SIGTERM, Ctrl-C); raises WeftError if it cannot be started.
+    """Run the service until SIGTERM or Ctrl-C, and return its exit status; raises WeftError if it cannot run.
 
-    From then on it has `server.stop_timeout` to end: after that the process is ended, whatever still runs in it.
+    A service that does not stop within `server.stop_timeout` is ended, whatever still runs in the process.
     """
     config = read_config(Path(config_path), host=host, port=port)
     log_to(sys.stderr)
@@ -43,7 +44,7 @@ async def _serve(config: Config) -> int:
     tenants = read_tenants(config)
     engine_host = EngineHost(config, address=address, secrets=_secrets(config))
     server = Server(make_app(Service(config, engine_host, tenants)))
-    ending = Ending(last=engine_host.kill)
+    ending = Ending(last=kill_java)
 
     def stop() -> None:
         seconds = seconds_of(config.server.stop_timeout)
@@ -51,8 +52,8 @@ async def _serve(config: Config) -> int:
         server.stop_soon()
 
     engine_host.on_hopeless = lambda: loop.call_soon_threadsafe(stop)
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
     _log.info("service listens", extra={"address": address})
     await server.serve(sockets=[listening])
     ending.within(_LAST_SECONDS, status=0 if engine_host.hopeless is None else 1)
@@ -62,7 +63,7 @@ async def _serve(config: Config) -> int:
 
 
 def _secrets(config: Config) -> Secrets:
-    """Variables that streams may refer to, out of the environment that Spark's processes inherit."""
+    """Take the variables that streams may refer to out of the environment, which Spark's processes inherit."""
     named = [reference for stream in config.streams for reference in references(stream.options)]
     return Secrets.take([*named, *config.server.secrets])
 

@@ -6,13 +6,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from weft.engine import Engine, Query
+from weft.engine import Query
+from weft.engine.catalog import Catalog
 from weft.engine.inputs.stream_store import check_name
-from weft.engine.queries.look import bound_of, find_query, page_of
 from weft.engine.sinks.sinks import ParquetSink, parquet
-from weft.engine.views.what_if import what_if
 from weft.errors import InvalidSetting, UnknownQuery, UnknownStream
-from weft.plan.changelog import QueryId, QueryRecord
+from weft.plan.changelog import QueryId
 from weft.plan.query import BoundQuery
 from weft.service.config import Config, StreamSpec
 from weft.service.events.rows import Cursor, RowReader
@@ -68,9 +67,9 @@ class Service:
         self.budgets = Budgets(self.host, self.tenants)
 
     @property
-    def engine(self) -> Engine:
-        """The engine; raises EngineStopped while there is none."""
-        return self.host.engine
+    def catalog(self) -> Catalog:
+        """The catalog of the engine; raises EngineStopped while there is no engine."""
+        return self.host.catalog
 
     def state(self, tenant: Tenant | None) -> tuple[str, str]:
         """How the engine is, and why it does not run, in words for a tenant (None: anybody); never waits."""
@@ -93,14 +92,15 @@ class Service:
 
     def views(self, tenant: Tenant) -> Views:
         """Everything as a tenant sees it."""
-        return Views(self.engine, self.observer, self.tenants, tenant=tenant, graphs=self.graphs)
+        return Views(self.catalog, self.observer, self.tenants, tenant=tenant, graphs=self.graphs)
 
     # ---- streams
 
     def streams(self, tenant: Tenant) -> list[shapes.Stream]:
         """The streams that a tenant may read."""
         views = self.views(tenant)
-        return [views.stream(stream) for stream in self.engine.streams() if tenant.may_read(stream.name)]
+        streams = self.catalog.declared_streams().values()
+        return [views.stream(stream) for stream in streams if tenant.may_read(stream.name)]
 
     def add_stream(self, tenant: Tenant, spec: StreamSpec) -> shapes.Stream:
         """Declare a stream."""
@@ -111,18 +111,18 @@ class Service:
     def drop_stream(self, tenant: Tenant, name: str, *, cascade: bool) -> shapes.Stream:
         """Remove a stream, with `cascade` also the queries that read it; what it was."""
         require_admin(tenant, "drop streams")
-        found = self.engine.core.streams.get(check_name("stream", name))
-        if found is None:
+        stream = self.catalog.declared_streams().get(check_name("stream", name))
+        if stream is None:
             raise UnknownStream(f'stream "{name}" does not exist', hint="GET /v1/streams lists them.")
-        before = self.views(tenant).stream(found)
+        before = self.views(tenant).stream(stream)
         self.host.drop_stream(name, cascade=cascade)
         return before
 
     def set_watermark(self, tenant: Tenant, name: str, time: str) -> shapes.Stream:
         """Set a stream's watermark back."""
         require_admin(tenant, "set watermarks back")
-        self.engine.set_watermark(name, time)
-        return self.views(tenant).stream(self.engine.core.streams[name])
+        self.catalog.set_watermark(name, time)
+        return self.views(tenant).stream(self.catalog.declared_streams()[name])
 
     # ---- queries
 
@@ -133,28 +133,27 @@ class Service:
 
         Of ended ones at most `limit`, or a thousand: there may be very many. `latest` gives the last of them.
         """
-        engine = self.engine
-        found: dict[QueryId, Query] = {}
+        catalog = self.catalog
+        queries: dict[QueryId, Query] = {}
         if state in ("ended", "all"):
             limit = LARGEST_PAGE if limit is None else limit
-            every = state == "all"
-            records = page_of(engine.core, tenant.prefix, after=after, limit=limit, live=every, latest=latest)
-            found = {each.id: Query(engine, each.id, each.name, None, ended=_if_ended(each)) for each in records}
+            with_live = state == "all"
+            records = catalog.records(tenant.prefix, after=after, limit=limit, live=with_live, latest=latest)
+            queries = {record.id: catalog.query_of(record) for record in records}
         if state in ("live", "all"):
-            with engine.core.lock:
-                names = [(query, name) for name, query in engine.core.roster.names.items() if tenant.sees(name)]
-            found = {query: Query(engine, query, name, None) for query, name in names} | found
-        ordered = sorted((query for query in found if number_of(query) > after), key=number_of)
-        return [found[query] for query in (ordered[-(limit or 0) :] if latest else ordered[:limit])]
+            ids = [query for name, query in catalog.names().items() if tenant.sees(name)]
+            queries = {query: catalog.query_by_id(query) for query in ids} | queries
+        ordered = sorted((query for query in queries if number_of(query) > after), key=number_of)
+        return [queries[query] for query in (ordered[-(limit or 0) :] if latest else ordered[:limit])]
 
     def query(self, tenant: Tenant, name: str) -> Query:
         """A tenant's query by its name: the live one, else the latest; raises UnknownQuery."""
         check_name("query", name)
         full = tenant.full(name)
-        found = find_query(self.engine.core, full) if tenant.sees(full) else None
-        if found is None:
+        query = self.catalog.find_query(full) if tenant.sees(full) else None
+        if query is None:
             raise UnknownQuery(f'query "{name}" does not exist', hint="GET /v1/queries lists yours.")
-        return self.engine.query_by_id(found)
+        return query
 
     def readable(self, tenant: Tenant, name: str) -> Query:
         """A tenant's query whose rows it may read: grants may have been taken away since it was created."""
@@ -162,7 +161,7 @@ class Service:
         record = query.record
         streams = () if record is None else record.streams
         if not streams:  # it waits, or a release that did not note them wrote its record
-            streams = tuple(each.stream for each in bound_of(self.engine.core, query.id).relations)
+            streams = tuple(relation.stream for relation in query.bound.relations)
         for stream in streams:
             if not tenant.may_read(stream):
                 raise UnknownStream(f'stream "{stream}" does not exist', hint="GET /v1/streams lists yours.")
@@ -184,9 +183,9 @@ class Service:
         checked = [self._checked(tenant, each.sql) for each in wanted]
         with self._creating:
             check_live(tenant, len(wanted), live=len(self.queries(tenant)))  # others may have come meanwhile
-            names = [self._names.full(self.engine.core, tenant, each.name) for each in wanted]
+            names = [self._names.full(self.catalog, tenant, each.name) for each in wanted]
             delivered = {name for name, each in zip(names, wanted, strict=True) if each.deliver}
-            return self.engine.create_checked(
+            return self.catalog.create(
                 list(zip(names, checked, strict=True)),
                 sink=lambda query: self._sink(query) if query.name in delivered else None,
             )
@@ -223,13 +222,12 @@ class Service:
 
     def _checked(self, tenant: Tenant, sql: str) -> BoundQuery:
         """A text over the streams that are there for a tenant."""
-        engine = self.engine
-        return engine.check(sql, streams=tenant.granted(dict(engine.core.streams)))
+        return self.catalog.check(sql, streams=tenant.granted(self.catalog.declared_streams()))
 
     def what_if(self, tenant: Tenant, sql: str) -> shapes.WhatIf:
         """What creating a query would add."""
         sees = None if tenant.admin else tenant.sees
-        return self.views(tenant).what_if(what_if(self.engine.core, self.check(tenant, sql), sees=sees))
+        return self.views(tenant).what_if(self.catalog.what_if(self.check(tenant, sql), sees=sees))
 
     # ---- rows
 
@@ -238,9 +236,9 @@ class Service:
         query = self.readable(tenant, name)
         self.quotas.check_rows(tenant)
         state = query.state
-        found = read_page(self.engine.core, self.reader, query, after, limit=limit)
+        found = read_page(self.catalog, self.reader, query, after, limit=limit)
         self.quotas.give_rows(tenant, len(found.texts))
-        bound = bound_of(self.engine.core, query.id)
+        bound = query.bound
         page: shapes.Page = {
             "columns": columns_of(bound),
             "rows": [],
@@ -250,11 +248,6 @@ class Service:
             "error": query_error(tenant, found.error or query.error),
         }
         return page, found.texts
-
-
-def _if_ended(record: QueryRecord) -> QueryRecord | None:
-    """A record that does not change any more."""
-    return None if record.ended is None else record
 
 
 def _explain(query: Query, operators: Sequence[shapes.Operator]) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.running = True
-        self.core = SimpleNamespace(lock=threading.Lock(), inventory=self)
+        self.catalog = self
         self.manifests: list[Any] = []
         self.summaries: list[Any] = []
         self.record: Any = None
@@ -39,8 +39,8 @@ class FakeEngine:
         seconds = {"compile": 0.25, "run": 0.5 + batch, "commit": 0.25, "tag": 9.0}
         self.summaries.append(SimpleNamespace(batch=batch, at=at, seconds=seconds))
 
-    def results_of(self, first: int) -> list[Any]:
-        return self.manifests[first:]
+    def commits_from(self, first: int) -> Any:
+        return SimpleNamespace(manifests=self.manifests[first:], lease=nullcontext())
 
     def create_many(self, queries: list[tuple[str, str]]) -> list[Any]:
         return [FakeQuery(self, name) for name, _ in queries]

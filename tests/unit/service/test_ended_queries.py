@@ -35,10 +35,10 @@ def made(tmp_path: Path) -> tuple[Service, Here]:
     service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q"), Wanted(JOIN, "join")])
     host.batch(a=rows((0, 1, 5)))
     service.drop(EVERYBODY, "q")
-    host.engine.core.set_aside(service.query(EVERYBODY, "join").id, 1, "by zero")
+    host.catalog.core.set_aside(service.query(EVERYBODY, "join").id, 1, "by zero")
     host.batch()
-    host.engine.core.checkpoint()
-    host.engine.core.roster.bound.forget()
+    host.catalog.core.checkpoint()
+    host.catalog.core.roster.bound.forget()
     return service, host
 
 
@@ -49,7 +49,7 @@ def test_a_text_that_is_refused_now_is_shown_with_why_it_failed(
     service, host = made
 
     def refuse(text: str, streams: object) -> BoundQuery:
-        assert not host.engine.core.lock._is_owned(), "others wait for the lock while a text is bound"  # type: ignore[attr-defined]
+        assert not host.catalog.core.lock._is_owned(), "others wait for the lock while a text is bound"  # type: ignore[attr-defined]
         if "JOIN" in text:
             raise UnsupportedQuery("joins are out of fashion")
         return bind(text, streams)  # type: ignore[arg-type]
@@ -85,7 +85,7 @@ def test_a_list_of_ended_queries_reads_each_record_once_and_binds_no_text(
 def test_a_query_that_is_forgotten_while_it_is_listed_spoils_no_list(made: tuple[Service, Here]) -> None:
     service, host = made
     listed = service.queries(EVERYBODY, "ended")
-    host.engine.core.roster.records.forget_over("a", host.engine.core.lock)
+    host.catalog.core.roster.records.forget_over("a", host.catalog.core.lock)
     found = service.views(EVERYBODY).queries(listed)
     assert [query["sql"] for query in found] == ["SELECT x FROM a", JOIN]
 
@@ -105,7 +105,7 @@ def watch_disk(monkeypatch: pytest.MonkeyPatch, host: Here) -> list[threading.Th
 
     def watched(read: Callable[..., Any]) -> Callable[..., Any]:
         def watching(ended: EndedQueries, *values: Any, **named: Any) -> Any:
-            assert not host.engine.core.lock._is_owned(), "all others wait for the disk"  # type: ignore[attr-defined]
+            assert not host.catalog.core.lock._is_owned(), "all others wait for the disk"  # type: ignore[attr-defined]
             readers.append(threading.current_thread())
             return read(ended, *values, **named)
 
@@ -121,14 +121,15 @@ def test_records_on_disk_are_not_read_under_the_lock(
 ) -> None:
     service, host = made
     query = service.query(EVERYBODY, "q")
-    delivery = Delivery(host.engine, query, sink := callback(print), note=new_note(host.engine.core, query.id, sink))
+    core = host.catalog.core
+    delivery = Delivery(core, query, sink := callback(print), note=new_note(core, query.id, sink))
     readers = watch_disk(monkeypatch, host)
     assert [tuple(row) for row in query.tail()] == [(5,)]
     assert query.batches(0, 2) == [0]
     assert (query.results_from, len(query.read(0)[1])) == (0, 1)
     assert service.page(EVERYBODY, "q", after=Cursor(0), limit=10)[1] == ["[5]"]
     assert not delivery._is_done()
-    check_kept(host.engine.core, query.id, 0)
+    check_kept(host.catalog.core, query.id, 0)
     assert readers
 
 

@@ -14,15 +14,19 @@ import pytest
 
 from tests.support.engine_sample import stream
 from weft.engine.batches.lifecycle import Health
+from weft.engine.catalog import Catalog
 from weft.engine.core import Core
 from weft.engine.engine import Engine
 from weft.errors import BatchFailed, DiskFull, DuplicateStream, EngineStopped, InvalidStream, SparkLost, WeftError
-from weft.plan.stream import FileSource, Format
+from weft.plan.stream import FileSource, Format, Stream
 from weft.service import host as module
+from weft.service import open_engine as opening
 from weft.service.added_streams import read_added, write_added
 from weft.service.config import Config, EngineSection, StreamSpec
+from weft.service.embedded import EmbeddedHost
 from weft.service.health import State
-from weft.service.host import EngineHost, Visitor, declare_all
+from weft.service.host import EngineHost
+from weft.service.open_engine import declare_all
 from weft.service.tenancy.secrets import Secrets
 from weft.storage.directory import Directory
 
@@ -58,6 +62,7 @@ class Fragile:
     def __init__(self, path: Path) -> None:
         self.core = Core(Directory.open(path))
         self.core.add_stream(stream("a"))
+        self.catalog = Catalog(self.core)
         self.spark = SimpleNamespace(stop=lambda: None)
         self.summaries = ["of the batches before"]
         self.error: WeftError | None = None
@@ -85,6 +90,9 @@ class Fragile:
 
     def drop_stream(self, name: str, *, cascade: bool) -> None:
         self.dropped.append(name)
+
+    def streams(self) -> tuple[Stream, ...]:
+        return tuple(self.catalog.declared_streams().values())
 
     def health(self) -> Health:
         return Health("running", 0, 0.0 if self.core.running is None else 5.0, None, tuple(self.lost_streams))
@@ -302,7 +310,7 @@ def test_a_visitor_says_what_the_engine_says(
 ) -> None:
     fragile.error = error
     monkeypatch.setattr(Fragile, "health", lambda self: Health(health, 0, 0.0, None, ()))
-    assert Visitor(cast(Engine, fragile)).standing.state is state
+    assert EmbeddedHost(cast(Engine, fragile)).standing.state is state
 
 
 def declaring(
@@ -321,7 +329,7 @@ def declaring(
         declare_all(cast(Engine, fragile), specs, Secrets())
         return declared
 
-    monkeypatch.setattr(module, "declare", declare)
+    monkeypatch.setattr(opening, "declare", declare)
     return run
 
 

@@ -37,7 +37,7 @@ def test_a_query_that_is_forgotten_with_its_stream_leaves_the_others_figures(mad
     host.batch(a=rows((0, 1, 5)))
     wait_for(lambda: rung)
     service.drop(EVERYBODY, "q")
-    host.engine.core.drop_stream("a")
+    host.catalog.core.drop_stream("a")
     host.batch(b=rows((1, 1, 6)))
     wait_for(lambda: len(rung) == 2)
     assert seen(host) == [0, 1]

@@ -31,9 +31,9 @@ def made(tmp_path: Path) -> tuple[Service, Here]:
 def test_batches_without_rows_are_not_read(made: tuple[Service, Here]) -> None:
     service, host = made
     query = service.query(EVERYBODY, "q")
-    assert batches_with_rows(host.engine.core, query, Cursor(0)) == ([1, 3, 5], BATCHES, False)
-    assert batches_with_rows(host.engine.core, query, Cursor(4)) == ([5], BATCHES, False)
-    assert batches_with_rows(host.engine.core, query, Cursor(BATCHES)) == ([], BATCHES, False)
+    assert batches_with_rows(host.catalog, query, Cursor(0)) == ([1, 3, 5], BATCHES, False)
+    assert batches_with_rows(host.catalog, query, Cursor(4)) == ([5], BATCHES, False)
+    assert batches_with_rows(host.catalog, query, Cursor(BATCHES)) == ([], BATCHES, False)
 
 
 def test_a_long_log_is_looked_at_a_stretch_after_the_other(
@@ -42,8 +42,8 @@ def test_a_long_log_is_looked_at_a_stretch_after_the_other(
     service, host = made
     query = service.query(EVERYBODY, "q")
     monkeypatch.setattr("weft.service.result_pages.LOOK_AHEAD", 2)
-    assert batches_with_rows(host.engine.core, query, Cursor(0), 2) == ([1], 2, True)
-    assert batches_with_rows(host.engine.core, query, Cursor(4), 2) == ([5], BATCHES, False)
+    assert batches_with_rows(host.catalog, query, Cursor(0), 2) == ([1], 2, True)
+    assert batches_with_rows(host.catalog, query, Cursor(4), 2) == ([5], BATCHES, False)
     page, found = service.page(EVERYBODY, "q", after=Cursor(0), limit=100)
     assert (found, page["cursor"], page["more"]) == (["[1]", "[3]", "[5]"], str(BATCHES), False)
 
@@ -98,7 +98,7 @@ def test_batches_that_go_while_they_are_looked_for_are_not_skipped(
     look = Query.batches
 
     def trim_first(query: Query, first: int, last: int) -> list[int]:
-        host.engine.core.trim_results(4)
+        host.catalog.core.trim_results(4)
         return look(query, first, last)
 
     monkeypatch.setattr(Query, "batches", trim_first)
@@ -171,7 +171,7 @@ def test_ended_queries_come_page_by_page(tmp_path: Path) -> None:
             service.drop(ads, f"n{number}")
         if number == 4:
             host.batch()
-            host.engine.core.checkpoint()
+            host.catalog.core.checkpoint()
     service.create(ops, [Wanted("SELECT x FROM a", "mine")])
 
     def names(tenant: Tenant, state: str, **page: int) -> list[str]:
@@ -190,7 +190,7 @@ def test_ended_queries_come_page_by_page(tmp_path: Path) -> None:
 
 def test_failed_queries_are_counted_without_looking_at_all(tmp_path: Path) -> None:
     service, host = make_service(tmp_path / "state")
-    core = host.engine.core
+    core = host.catalog.core
     for number in range(3):
         query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", f"n{number}")])[0]
         core.set_aside(query.id, 0, "by zero")

@@ -63,7 +63,7 @@ def test_the_loop_goes_on_while_the_engine_is_busy(tmp_path: Path) -> None:
         bell, workers = Bell(asyncio.get_running_loop()), Workers()
         following = Followers(service, bell, workers).follow(EVERYBODY, query, Cursor(0))
         ticking = Ticks(service, bell, workers).follow(EVERYBODY)
-        with held(host.engine.core.lock):
+        with held(host.catalog.core.lock):
             waiting = [asyncio.create_task(anext(each)) for each in (following, ticking)]
             waiting.append(asyncio.create_task(_second(following, waiting[0])))
             for _ in range(100):
@@ -91,7 +91,7 @@ def test_health_and_readiness_never_wait(tmp_path: Path) -> None:
             answers.extend(client.get(path).status_code for path in ("/health", "/ready", "/health"))
 
         asked = threading.Thread(target=ask)
-        with held(host.engine.core.lock):
+        with held(host.catalog.core.lock):
             for each in (*asking, asked):
                 each.start()
             asked.join(WITHIN)
@@ -212,13 +212,13 @@ def test_checks_of_two_tenants_go_on_together(tmp_path: Path, monkeypatch: pytes
     """As it was: one lock was held over Spark's analysis of everybody's queries (M5)."""
     service, host = make_service(tmp_path / "state")
     together = threading.Barrier(2)
-    check = host.engine.check
+    check = host.catalog.check
 
     def slow(sql: str, **named: Any) -> Any:
         together.wait(WITHIN)
         return check(sql, **named)
 
-    monkeypatch.setattr(host.engine, "check", slow)
+    monkeypatch.setattr(host.catalog, "check", slow)
     threads = [
         threading.Thread(target=service.create, args=(tenant, [Wanted("SELECT x FROM a", "q")]))
         for tenant in (SLOW, QUICK)
@@ -227,5 +227,5 @@ def test_checks_of_two_tenants_go_on_together(tmp_path: Path, monkeypatch: pytes
         each.start()
     for each in threads:
         each.join(WITHIN)
-    assert sorted(host.engine.core.roster.names) == ["quick.q", "slow.q"]
+    assert sorted(host.catalog.core.roster.names) == ["quick.q", "slow.q"]
     assert not together.broken

@@ -1,4 +1,4 @@
-"""Streams of an engine: declared, dropped, set back."""
+"""The operations of an engine on streams: declare, drop, set a watermark back."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from weft.engine.batches.batches import Batches
+from weft.engine.catalog import Catalog
 from weft.engine.core import Core
 from weft.engine.inputs.declare import declare_stream
 from weft.engine.inputs.inputs import Inputs
-from weft.engine.inputs.set_watermark import parse_time
 from weft.engine.inputs.stream_store import check_name
 from weft.errors import WeftError
 from weft.plan.stream import IDLE_TIMEOUT, MAX_AHEAD, FrameSource, Stream
@@ -22,9 +22,10 @@ _log = logging.getLogger("weft")
 
 
 class Declaring(ABC):
-    """What an engine does with streams."""
+    """The part of an engine that deals with streams."""
 
     core: Core
+    catalog: Catalog
     _inputs: Inputs
     _batches: Batches
 
@@ -43,9 +44,12 @@ class Declaring(ABC):
         idle_timeout: str | timedelta = IDLE_TIMEOUT,
         max_ahead: str | timedelta | None = MAX_AHEAD,
     ) -> Stream:
-        """Declare a stream: `weft.files(...)` or any streaming DataFrame; also while data flow. Again is harmless, and
-        needed after a restart for DataFrames. After `idle_timeout` without rows, windows and joins do not wait for it.
-        Rows farther ahead of this machine's clock than `max_ahead` are set aside and counted (None: none are)."""
+        """Declare a stream from `weft.files(...)` or any streaming DataFrame, also while the engine runs.
+
+        Declaring it again is harmless, and needed after a restart for DataFrames. After `idle_timeout` without rows,
+        windows and joins do not wait for the stream. Rows farther ahead of this machine's clock than `max_ahead` are
+        set aside and counted; None means no limit.
+        """
         self._check_open()
         stream = declare_stream(
             check_name("stream", name),
@@ -71,9 +75,9 @@ class Declaring(ABC):
         return stream
 
     def drop_stream(self, name: str, *, cascade: bool = False) -> None:
-        """Remove a stream, with what was read of it and the results of ended queries over it.
+        """Remove a stream, the rows read from it, and the results of ended queries over it.
 
-        It is refused while queries read the stream, unless `cascade` says that they are to be dropped too.
+        The call is refused while queries read the stream, unless `cascade` says to drop them, too.
         """
         self._check_open()
         if cascade:
@@ -83,26 +87,24 @@ class Declaring(ABC):
         _log.info("stream dropped", extra={"stream": name})
 
     def set_watermark(self, stream: str, time: str | datetime) -> None:
-        """Set a stream's watermark back, for administrators: a row with a wrong time has moved it too far.
+        """Set back a stream's watermark that a row with a wrong time has moved too far; for administrators.
 
-        From the next boundary on, rows from `time` on are not late. Queries that read the stream begin anew there, as
-        if they were created now: rows from before meet none from after. Windows that begin at `time` or later are
-        reported when they end; those that begin earlier are not, and what is reported stays.
+        From the next boundary on, rows from `time` on are not late. Queries that read the stream start over there, as
+        if they were created now: rows from before the boundary meet none from after it. Windows that begin at `time` or
+        later are reported when they close; windows that begin earlier are not. Reported results stay.
         """
         self._check_open()
-        self.core.set_watermark(stream, parse_time(time))
-        _log.warning('the watermark of stream "%s" is set back to %s', stream, time, extra={"stream": stream})
+        self.catalog.set_watermark(stream, time)
 
     def streams(self) -> tuple[Stream, ...]:
-        """All declared streams."""
-        return tuple(self.core.streams.values())
+        """Return all declared streams."""
+        return tuple(self.catalog.declared_streams().values())
 
     def lose_stream(self, name: str, error: WeftError) -> None:
-        """Go on without a stream whose source cannot be had again: only the queries over it wait, until it is declared
-        again."""
+        """Go on without a stream whose source cannot be opened; its queries wait until it is declared again."""
         self._inputs.lost[name] = error
         _log.error('stream "%s" is not read: %s', name, error.in_a_line(), extra={"stream": name})
 
     def stream_errors(self) -> dict[str, WeftError]:
-        """Why streams cannot be read now; they are tried again, and only the queries over them wait."""
+        """Return why streams cannot be read now; they are tried again, and only the queries over them wait."""
         return self._inputs.faults()

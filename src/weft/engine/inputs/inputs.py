@@ -1,4 +1,4 @@
-"""What there is to read: new files, micro-batches of DataFrames that wait, and sources that cannot be read now."""
+"""The available input: new files, waiting micro-batches of DataFrames, and sources that cannot be read now."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from weft.spark.errors import is_stopped
 from weft.spark.stream_frames import AVAILABLE_NOW, ONE_BATCH, Arrival, Frames
 
 _COMPARE_EVERY = 600.0
-"""Seconds between two looks for files that are gone."""
+"""Seconds between two searches for removed files."""
 _POLL = 0.02
 _TOGETHER = "Restore the whole state directory from one copy, or drop the stream and declare it again."
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a batch can read, by stream."""
+    """The input that a batch can read, by stream."""
 
     files: Mapping[str, tuple[FileRef, ...]]
     arrivals: Mapping[str, Arrival]
@@ -35,20 +35,20 @@ class Offer:
 
     @property
     def streams(self) -> frozenset[str]:
-        """The streams it has something of."""
+        """The streams that have input."""
         return frozenset((*self.files, *self.arrivals))
 
     def without(self, streams: Set[str]) -> Offer:
-        """The same without some streams."""
+        """Return the offer without some streams, which count as failing."""
         return replace(
             self,
             files={name: files for name, files in self.files.items() if name not in streams},
-            arrivals={name: each for name, each in self.arrivals.items() if name not in streams},
+            arrivals={name: arrival for name, arrival in self.arrivals.items() if name not in streams},
             failing=self.failing | streams,
         )
 
     def to_inputs(self) -> BatchInputs:
-        """As the tasks of a batch need it."""
+        """Return the offer in the form that the tasks of a batch need."""
         return BatchInputs(
             files=tuple((name, tuple((f.name, f.bytes) for f in files)) for name, files in self.files.items()),
             offsets={name: arrival.number for name, arrival in self.arrivals.items()},
@@ -58,7 +58,7 @@ class Offer:
 
 @dataclass(slots=True)
 class Inputs:
-    """The inputs of an engine. One thread at a time asks what there is; anybody may ask what has failed."""
+    """The inputs of an engine. One thread at a time looks for input; any thread may ask what has failed."""
 
     core: Core
     frames: Frames
@@ -69,17 +69,17 @@ class Inputs:
     _compared: dict[str, float] = field(default_factory=dict)
     _trigger: str = ""
     _finished: set[str] = field(default_factory=set)
-    """DataFrame streams that have given all that was there."""
+    """DataFrame streams that the trigger starts only once, and that have been started."""
     _frozen: bool = False
     lost: dict[str, WeftError] = field(default_factory=dict)
-    """Streams whose source cannot be had again in this process, and why: they are not read."""
+    """Streams that are not read because this process cannot open their source, and why."""
     _needed: frozenset[str] = frozenset()
-    """The streams that queries read, as they were at the last look."""
+    """The streams that queries read, as of the last look."""
 
-    # ---- beginning and end
+    # ---- start and stop
 
     def start(self, trigger: str) -> None:
-        """Begin to read the streams that live queries need. Raises DetachedStream if a DataFrame is missing."""
+        """Start reading the streams that live queries need. Raises DetachedStream if a DataFrame is not attached."""
         self._trigger, self._finished, self._frozen = trigger, set(), False
         self._faults.clear()
         for listing in self._listings.values():
@@ -91,26 +91,26 @@ class Inputs:
         self._frozen = trigger == AVAILABLE_NOW
 
     def stop(self) -> None:
-        """Read nothing any more."""
+        """Stop reading."""
         self.frames.stop_all()
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all that was there at the beginning ("available-now") has been offered."""
+        """Whether all input that was there at the start ("available-now") has been offered."""
         return self._frozen and not self.frames.reading and not self.frames.arrivals()
 
     def forget(self, stream: str) -> None:
-        """A stream was dropped."""
+        """Forget a stream that was dropped."""
         self.frames.forget(stream)
         self._listings.pop(stream, None)
         self._faults.forget(stream)
         self._compared.pop(stream, None)
         self.lost.pop(stream, None)
 
-    # ---- what there is
+    # ---- offers
 
     def look(self) -> Offer:
-        """What a batch could read now."""
+        """Return the input that a batch could read now."""
         needed = self.core.needed_streams()
         self._needed = frozenset(needed)
         self._take_failures()
@@ -120,24 +120,23 @@ class Inputs:
             if self._is_held_off(name):
                 continue
             if isinstance(stream.source, FileSource):
-                if found := self._new_files(stream, stream.source):
-                    files[name] = found
+                if new_files := self._new_files(stream, stream.source):
+                    files[name] = new_files
             else:
                 self._read_frame(stream)
                 self._forgive_frame(name)
-        for name in [name for name in list(self.frames.reading) if name not in needed]:
+        for name in self.frames.reading.keys() - needed.keys():
             self.frames.stop(name)
         return Offer(files, self._new_arrivals(), frozenset((*self._faults, *self.lost)))
 
     def gather(self, seconds: float) -> None:
-        """Give the other DataFrames that are just reading a moment to arrive, so that rows which belong together come
-        in one batch."""
+        """If a micro-batch has arrived, wait for DataFrames that still read, so that one batch has all rows."""
         deadline = time.monotonic() + seconds
         while self.frames.arrivals() and self._is_unsettled() and time.monotonic() < deadline:
             time.sleep(_POLL)
 
     def settle(self) -> None:
-        """Wait until every DataFrame has given a micro-batch or has none to give: for a batch of all that is there."""
+        """Wait until every DataFrame has delivered a micro-batch or has none, for a batch of all that is there."""
         while self._is_unsettled():
             time.sleep(_POLL)
         self._take_failures()
@@ -147,22 +146,22 @@ class Inputs:
         return any(not reader.is_quiet for name, reader in list(self.frames.reading.items()) if name not in arrived)
 
     def still_there(self, offer: Offer) -> Offer:
-        """What is left of an offer without the streams that were dropped meanwhile."""
+        """Return an offer without the streams that were dropped meanwhile."""
         dropped = offer.streams - self.core.streams.keys()
         return offer.without(dropped) if dropped else offer
 
     def done(self, offer: Offer) -> None:
-        """A batch with these inputs is committed."""
+        """Mark the input of an offer as committed."""
         for name, files in offer.files.items():
             if name in self._listings:
-                self._listings[name].forget(each.name for each in files)
+                self._listings[name].forget(file.name for file in files)
         for arrival in offer.arrivals.values():
             self.frames.release(arrival)
         for name in offer.streams:
             self._faults.forget(name)
 
     def refuse(self, stream: str, error: WeftError) -> None:
-        """A source cannot be read now: it is tried again after a pause, and only its own queries wait."""
+        """Note that a source cannot be read now; it is tried again after a pause, and only its own queries wait."""
         self._faults.note(stream, error)
         if (arrival := self.frames.arrivals().get(stream)) is not None:
             self.frames.release(arrival, error)
@@ -171,7 +170,7 @@ class Inputs:
             self._listings[stream].look_again()
 
     def faults(self) -> dict[str, WeftError]:
-        """Why streams cannot be read now."""
+        """Return why streams cannot be read now."""
         return self._faults.errors() | dict(self.lost)
 
     @property
@@ -191,13 +190,13 @@ class Inputs:
         except OSError as error:
             self.refuse(stream.name, _unreadable(stream, error))
             return ()
-        found = listing.next_files(most_files=source.max_files_per_batch)
-        if not found and not self._frozen:
-            self._faults.forget(stream.name)  # it can be listed, and no file is left that could not be read
-        return found
+        files = listing.next_files(most_files=source.max_files_per_batch)
+        if not files and not self._frozen:
+            self._faults.forget(stream.name)  # it can be listed, and no unreadable file is left
+        return files
 
     def _compare(self, stream: str, listing: Listing) -> None:
-        """Forget files that were removed, from time to time."""
+        """Forget files that were removed, at most every `_COMPARE_EVERY` seconds."""
         now = time.time()
         if now - self._compared.get(stream, 0.0) > _COMPARE_EVERY:
             self._compared[stream] = now
@@ -224,21 +223,22 @@ class Inputs:
             self.refuse(stream.name, error)
         except Exception as error:
             if is_stopped(error):
-                raise  # it is not the source that has failed
+                raise  # Spark was stopped; the source has not failed
             self.refuse(stream.name, _unreadable(stream, error))
         if self._trigger in (AVAILABLE_NOW, ONE_BATCH):
             self._finished.add(stream.name)
 
     def _forgive_frame(self, stream: str) -> None:
-        """A source that has failed is well again if it is read again and has nothing new, not even rows to commit."""
+        """Forget the fault of a source that is read again and has nothing new, not even rows to commit."""
         reader = self.frames.reading.get(stream)
         if stream in self._faults and reader is not None and reader.found_nothing:
             self._faults.forget(stream)
 
     def _new_arrivals(self) -> dict[str, Arrival]:
-        """Micro-batches whose rows are not committed. The last one that is may come again after a crash and is let go:
-        only one is ever on its way, so any other number that is known has other rows."""
-        found = {}
+        """Return the micro-batches whose rows are not committed."""
+        # The last committed one may come again after a crash and is released. Only one is in flight at a time, so with
+        # any other number Spark's checkpoint does not belong to the state directory.
+        arrivals = {}
         for name, arrival in self.frames.arrivals().items():
             last = self.core.offsets.get(name)
             following = 0 if last is None else last + 1
@@ -247,8 +247,8 @@ class Inputs:
             elif arrival.number != following:
                 self.refuse(name, _apart(name, arrival.number, last))
             elif not self._is_held_off(name):
-                found[name] = arrival
-        return found
+                arrivals[name] = arrival
+        return arrivals
 
     def _take_failures(self) -> None:
         for name, reason in self.frames.failures().items():
@@ -260,8 +260,10 @@ class Inputs:
 
 
 def _check_checkpoint(core: Core, stream: str) -> None:
-    """Raise StateCorrupt if Spark's checkpoint does not know the micro-batch that was committed last: with another one
-    Spark would begin anew, and what it calls by a number that is committed are other rows."""
+    """Raise StateCorrupt if Spark's checkpoint does not know the micro-batch that was committed last.
+
+    With another checkpoint Spark would start over, and a committed number would stand for other rows.
+    """
     last = core.offsets.get(stream)
     if last is not None and not core.directory.path("spark", stream, "offsets", str(last)).exists():
         raise StateCorrupt(

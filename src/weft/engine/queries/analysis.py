@@ -1,9 +1,9 @@
-"""Types that only Spark can tell: the parts of a query that Spark will evaluate are analysed by Spark first."""
+"""Types that only Spark knows: Spark analyses the parts of a query that it will evaluate."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,14 +20,14 @@ from weft.spark.select_list import expression_types
 _DAY_TIME = re.compile(r"\binterval (?:day|hour|minute|second)(?: to (?:hour|minute|second))?")
 
 
-def check_types(query: BoundQuery, streams: Mapping[str, Stream], spark: Any) -> BoundQuery:
-    """The query if it can be run and all its parts have types; asks Spark only about what Spark will evaluate."""
+def check_types(query: BoundQuery, streams: Mapping[str, Stream], spark: Callable[[], Any]) -> BoundQuery:
+    """Return the query if it can run and all its parts have types; ask Spark only about what Spark will evaluate."""
     _check_supported(query)
     _check_carried(query, streams)
     questions = [_about_relation(query, number, streams) for number in range(len(query.relations))]
     questions.append(_about_results(query, streams))
     for question in _merged(question for question in questions if question.texts):
-        types = expression_types(spark, list(question.fields.items()), question.texts)
+        types = expression_types(spark(), list(question.fields.items()), question.texts)
         for (_, what), type_ in zip(question.conditions, types, strict=False):
             if type_ != "boolean":
                 raise TypeMismatch(f"{what} has type {type_}, not boolean", hint="Compare it with something.")
@@ -36,11 +36,11 @@ def check_types(query: BoundQuery, streams: Mapping[str, Stream], spark: Any) ->
 
 @dataclass(slots=True)
 class _Question:
-    """Expressions over some columns for Spark to analyse; the first ones have to be boolean."""
+    """Expressions over some columns for Spark to analyse; the conditions must be boolean."""
 
     fields: dict[str, str] = field(default_factory=dict)
     conditions: list[tuple[str, str]] = field(default_factory=list)
-    """Texts, and what they are called in an error."""
+    """Texts, and their descriptions for errors."""
     others: list[str] = field(default_factory=list)
 
     @property
@@ -49,34 +49,34 @@ class _Question:
 
 
 def _merged(questions: Iterable[_Question]) -> list[_Question]:
-    """As few questions as can be: each takes Spark milliseconds, and somebody waits for the query."""
-    found: list[_Question] = []
+    """Merge questions as far as possible: each takes Spark milliseconds, and the user waits for the query."""
+    merged: list[_Question] = []
     for question in questions:
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         names = {name.lower() for name in question.fields}
         if last is None or any(name.lower() in names for name in last.fields):
-            found.append(question)
+            merged.append(question)
         else:
             last.fields |= question.fields
             last.conditions += question.conditions
             last.others += question.others
-    return found
+    return merged
 
 
 def _about_relation(query: BoundQuery, number: int, streams: Mapping[str, Stream]) -> _Question:
-    """Predicates, join keys, group keys and arguments of aggregates that Spark computes of a relation's rows."""
+    """Return the question about predicates, keys and aggregate arguments that Spark computes from a relation's rows."""
     relation = query.relations[number]
     stream = streams[relation.stream]
     predicates = [part for part in conjuncts(relation.predicate) if isinstance(part, Opaque)]
     computed = [part for part in computed_parts(query, number) if isinstance(part, Opaque)]
     read = {name for part in (*predicates, *computed) for name in part.columns}
-    fields = {each.name: each.type.ddl() for each in stream.schema if each.name in read}
+    fields = {column.name: column.type.ddl() for column in stream.schema if column.name in read}
     conditions = [(part.sql, f'predicate {part.sql} on stream "{stream.name}"') for part in predicates]
     return _Question(fields, conditions, [part.sql for part in computed])
 
 
 def _about_results(query: BoundQuery, streams: Mapping[str, Stream]) -> _Question:
-    """The expressions of the SELECT list, and HAVING."""
+    """Return the question about the SELECT list and HAVING."""
     having = None if query.aggregation is None else query.aggregation.having
     fields = dict(_result_fields(query, streams))
     if query.sliding or query.session:
@@ -86,7 +86,7 @@ def _about_results(query: BoundQuery, streams: Mapping[str, Stream]) -> _Questio
 
 
 def _check_carried(query: BoundQuery, streams: Mapping[str, Stream]) -> None:
-    """Rows travel in Arrow's form: a column of a type that it does not have cannot leave its source."""
+    """Raise UnsupportedQuery if a column that is read has a type that Arrow lacks: rows travel in Arrow's form."""
     for number, relation in enumerate(query.relations):
         stream = streams[relation.stream]
         parts = [*conjuncts(relation.predicate), *computed_parts(query, number)]
@@ -109,7 +109,7 @@ def _check_carried(query: BoundQuery, streams: Mapping[str, Stream]) -> None:
 def _check_column(column: Field, stream: Stream, *, kept: bool) -> None:
     type_ = column.type
     if not kept and type_.kind is Kind.OTHER:
-        # Spark computes what is wanted of it, and hands it on as a number that nobody reads.
+        # Only Spark reads the column; it passes intervals on as numbers that are never read.
         type_ = DataType(Kind.OTHER, text=_DAY_TIME.sub("bigint", type_.text))
     try:
         payload_type(type_)
@@ -122,7 +122,7 @@ def _check_column(column: Field, stream: Stream, *, kept: bool) -> None:
 
 
 def _check_supported(query: BoundQuery) -> None:
-    """The front end knows more joins than there are operators for."""
+    """Raise UnsupportedQuery for joins that the front end accepts but no operator can run."""
     if len(query.relations) <= 2 and not query.conditions:
         return
     many = len(query.relations) > 2
@@ -138,9 +138,9 @@ def _check_supported(query: BoundQuery) -> None:
 
 
 def _check_grouped(query: BoundQuery, aggregation: Aggregation, what: str) -> None:
-    """Combinations are not rows that Spark sees, so it cannot compute anything of them."""
+    """Raise UnsupportedQuery if Spark would have to compute values of combinations, which it never sees."""
     for part in (part for number in range(len(query.relations)) for part in aggregation.parts(number)):
-        if any(isinstance(each, Opaque) for each in parts_of(part)):
+        if any(isinstance(node, Opaque) for node in parts_of(part)):
             raise UnsupportedQuery(
                 f"{to_sql(part)} is computed by Spark and cannot be aggregated over {what}",
                 hint="Use columns, or integers and doubles computed of them: CAST(price AS DOUBLE) * 2.",
@@ -148,13 +148,13 @@ def _check_grouped(query: BoundQuery, aggregation: Aggregation, what: str) -> No
 
 
 def _result_fields(query: BoundQuery, streams: Mapping[str, Stream]) -> list[tuple[str, str]]:
-    """Names and types of what the SELECT list is over."""
+    """Return the names and types of the columns that the SELECT list is over."""
     if query.aggregation is not None:
         keys = [(f"g{number}", key.type.ddl()) for number, key in enumerate(query.aggregation.keys)]
         return keys + [(f"a{number}", call.result.ddl()) for number, call in enumerate(query.aggregation.calls)]
     return [
-        (f"{number}.{name}", found.type.ddl())
+        (f"{number}.{name}", column.type.ddl())
         for number, relation in enumerate(query.relations)
         for name in relation.columns
-        if (found := streams[relation.stream].schema.find(name)) is not None
+        if (column := streams[relation.stream].schema.find(name)) is not None
     ]

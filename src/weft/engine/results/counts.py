@@ -13,18 +13,19 @@ from pathlib import Path
 from weft.errors import ResultsGone
 from weft.execution.results.read import Reading, chunks_of, ranges
 from weft.kernels.join.select_matches import select_pairs, select_rows
+from weft.plan.changelog import QueryId
 from weft.plan.strategy import EquiJoin
 from weft.storage.bucket import PartView, open_part
 from weft.storage.journal import Manifest
 from weft.storage.result_files import Piece, Rows, Segment, read_pairs
 
-Readers = Sequence[tuple[str, Reading]]
-"""Queries of one source, by name."""
+Readers = Sequence[tuple[QueryId, Reading]]
+"""Queries of one source."""
 _AT_ONCE = 1 << 20
 """Pairs that are looked at together: there may be very many, and each takes some bytes."""
 
 
-def count_rows(manifest: Manifest, readings: Mapping[str, Reading]) -> Counter[str]:
+def count_rows(manifest: Manifest, readings: Mapping[QueryId, Reading]) -> Counter[QueryId]:
     """Rows that a batch gave to each query; of a query with HAVING those before it.
 
     Raises ResultsGone if they are not kept any more.
@@ -35,13 +36,13 @@ def count_rows(manifest: Manifest, readings: Mapping[str, Reading]) -> Counter[s
         raise ResultsGone(f"results of batch {manifest.batch} are not kept any more") from error
 
 
-def _count(manifest: Manifest, readings: Mapping[str, Reading]) -> Counter[str]:
+def _count(manifest: Manifest, readings: Mapping[QueryId, Reading]) -> Counter[QueryId]:
     batch = manifest.batch
-    sources: dict[str, list[tuple[str, Reading]]] = defaultdict(list)
+    sources: dict[str, list[tuple[QueryId, Reading]]] = defaultdict(list)
     for name, reading in readings.items():
         if reading.created <= batch and (reading.ended is None or batch < reading.ended):
             sources[reading.source].append((name, reading))
-    counts: Counter[str] = Counter()
+    counts: Counter[QueryId] = Counter()
     if sources:
         data = Path(next(iter(readings.values())).data)
         parts = _Parts(data)
@@ -70,7 +71,7 @@ class _Parts:
         return self._open[key]
 
 
-def _count_segment(segment: Segment, sources: Mapping[str, Readers], parts: _Parts, counts: Counter[str]) -> None:
+def _count_segment(segment: Segment, sources: Mapping[str, Readers], parts: _Parts, counts: Counter[QueryId]) -> None:
     wanted = [(number, piece) for number, piece in enumerate(segment.pieces) if piece.join in sources]
     if wanted:
         pairs = read_pairs(parts.data / segment.path, [number for number, _ in wanted])
@@ -84,7 +85,7 @@ def _count_piece(
     parts: _Parts,
     *,
     readers: Readers,
-    counts: Counter[str],
+    counts: Counter[QueryId],
 ) -> None:
     views = parts.open(piece.left.path, piece.left.part), parts.open(piece.right.path, piece.right.part)
     epoch = min(view.epoch for view in views)
@@ -108,7 +109,7 @@ def _count_piece(
             counts[name] += len(selected.positions)
 
 
-def _count_selected(view: PartView, readers: Readers, counts: Counter[str]) -> None:
+def _count_selected(view: PartView, readers: Readers, counts: Counter[QueryId]) -> None:
     for name, reading in readers:
         selected = select_rows(view.times, view.sets, slot=reading.slot, sliding=reading.sliding, start=reading.start)
         counts[name] += len(selected.positions)

@@ -20,7 +20,7 @@ from weft.spark.result_tables import projected
 from weft.spark.select_list import results_frame
 
 if TYPE_CHECKING:
-    from weft.engine.engine import Engine
+    from weft.engine.catalog import Catalog
 
 _AT_ONCE = 64
 """Manifests that are looked at together: each may be large, and the log long."""
@@ -39,8 +39,8 @@ class BatchUnreadable(QueryFailed):
 class ResultLog:
     """Where a query's rows are, and the rows."""
 
-    def __init__(self, engine: Engine, query: QueryId, name: str) -> None:
-        self._engine, self._core = engine, engine.core
+    def __init__(self, catalog: Catalog, query: QueryId, name: str) -> None:
+        self._catalog, self._core = catalog, catalog.core
         self._query, self._name = query, name
 
     # ---- what there is
@@ -50,6 +50,12 @@ class ResultLog:
         """The first batch of the query's life whose rows are kept; later than its creation if some are gone."""
         with looking(self._core, self._query) as record:
             return self._core.next_batch if record is None else max(record.created, kept_from(self._core))
+
+    @property
+    def life(self) -> range:
+        """The committed batches in which the query lived; empty and at the next batch while the query is pending."""
+        with looking(self._core, self._query) as record:
+            return range(*self._life(record, 0, None))
 
     def batches(self, first: int, last: int) -> list[int]:
         """Those of the batches first … last - 1 that may hold rows of the query.
@@ -137,9 +143,15 @@ class ResultLog:
             outputs = bound_of(self._core, self._query).outputs
 
             def read(chunks: Iterable[Chunk]) -> Iterator[Any]:
-                spark, within = self._engine.spark, self._engine.read_limit
                 return projected(
-                    spark, reading, chunks, outputs, skip=skip, limit=limit, most_bytes=most_bytes, within=within
+                    lambda: self._catalog.spark,
+                    reading,
+                    chunks,
+                    outputs,
+                    skip=skip,
+                    limit=limit,
+                    most_bytes=most_bytes,
+                    within=self._catalog.read_limit,
                 )
 
             found = self._chunks(reading, begin, end)
@@ -171,7 +183,7 @@ class ResultLog:
         reading = self._reading()
         outputs = bound_of(self._core, self._query).outputs
         chunks = [chunk for _, found in self._chunks(reading, begin, end) for chunk in found]
-        return results_frame(self._engine.spark, reading, chunks, outputs)
+        return results_frame(self._catalog.spark, reading, chunks, outputs)
 
     def read(self, first: int, last: int | None = None) -> tuple[Reading, list[Chunk]]:
         """How to read the query's rows, and where those of batches first … last - 1 are, as far as they are kept."""

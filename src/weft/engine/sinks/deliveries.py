@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from weft.engine.queries.requests import Request
 from weft.engine.results.leases import kept_from
 from weft.engine.sinks.delivery import Delivery
 from weft.engine.sinks.notes import (
@@ -24,10 +23,9 @@ from weft.engine.sinks.sinks import ParquetSink, Sink
 from weft.engine.sinks.states import SinkStates
 from weft.errors import InvalidSetting, ResultsGone
 from weft.plan.changelog import QueryId
-from weft.plan.query import BoundQuery
 
 if TYPE_CHECKING:
-    from weft.engine.engine import Engine
+    from weft.engine.catalog import Catalog
     from weft.engine.query import Query
 
 PATIENCE = 30.0
@@ -37,44 +35,33 @@ PATIENCE = 30.0
 class Deliveries(SinkStates):
     """All sinks of an engine; remembers how far each has got."""
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__(catalog)
         self._attaching = threading.Lock()
         """Held while a delivery is waited for, which may need the core's lock: never to be taken under that."""
 
     # ---- sinks come and go
 
-    def create(self, queries: Sequence[tuple[str | None, BoundQuery]], sink: Callable[[Query], Sink | None]) -> Request:
-        """Ask for queries (name or None, bound) with their sinks: after a crash both are there, or neither."""
+    def begin(self, query: Query, sink: Sink) -> None:
+        """Attach a sink to a query that is not in effect yet; `withdraw` undoes it."""
+        core = self._catalog.core
+        delivery = Delivery(core, query, sink, note=new_note(core, query.id, sink))
+        delivery.save()  # before the directory is claimed: after a crash the directory can be given back
+        delivery.claim()
+        self._begin(delivery)
 
-        core = self._engine.core
-        asked: list[QueryId] = []
-
-        def prepare(request: Request) -> None:
-            asked.extend(query for query, _, _ in request.created)
-            for query in map(self._engine.query_by_id, asked):
-                chosen = sink(query)
-                if chosen is not None:
-                    delivery = Delivery(self._engine, query, chosen, note=new_note(core, query.id, chosen))
-                    delivery.save()  # before the directory is claimed: after a crash it can be given back
-                    delivery.claim()
-                    request.sinks.add(query.id)
-                    self._begin(delivery)
-
-        try:
-            return core.submit(create=queries, prepare=prepare)
-        except BaseException:
-            self._stop(asked)
-            for query in asked:
-                forget(core.directory, query)
-            raise
+    def withdraw(self, queries: Sequence[QueryId]) -> None:
+        """Remove the sinks of queries that do not come into effect."""
+        self._stop(queries)
+        for query in queries:
+            forget(self._catalog.core.directory, query)
 
     def attach(self, query: Query, sink: Sink, *, skip_missing: bool = False) -> None:
         """Deliver to a sink from where this query's deliveries stopped last.
 
         Raises ResultsGone if what comes next is not kept any more, unless that is to be skipped, which is noted.
         """
-        core = self._engine.core
+        core = self._catalog.core
         with self._attaching:
             claim_for(core, query.id, sink)
             note = self._note(query.id) or new_note(core, query.id, sink)
@@ -91,7 +78,7 @@ class Deliveries(SinkStates):
             if skip_missing:
                 created, following = self._next(note)
                 note.skip_to(following, created=created)
-            delivery = Delivery(self._engine, query, sink, note=note)
+            delivery = Delivery(self._catalog.core, query, sink, note=note)
             delivery.save()
             core.note_sink(query.id)
             self._begin(delivery)
@@ -109,7 +96,7 @@ class Deliveries(SinkStates):
                     running.resume(following, created=created)
                     return
                 note.skip_to(following, created=created)
-                note.save(self._engine.core.directory)
+                note.save(self._catalog.core.directory)
                 if query.id in self._detached:
                     self._detached[query.id] = note
 
@@ -120,14 +107,14 @@ class Deliveries(SinkStates):
             if note.parquet is not None:
                 del self._detached[query]
                 # If its directory cannot be had now, that is this delivery's error and nobody else's.
-                handle = self._engine.query_by_id(query)
-                self._begin(Delivery(self._engine, handle, ParquetSink(note.parquet), note=note))
+                handle = self._catalog.query_by_id(query)
+                self._begin(Delivery(self._catalog.core, handle, ParquetSink(note.parquet), note=note))
         self.let_go()
 
     def remember(self) -> None:
         """Know the sinks there are, as after a start; what a crash left of others is tidied up. Raises StateCorrupt if
         the file of one is missing."""
-        core = self._engine.core
+        core = self._catalog.core
         check_noted(core)
         give_back(core)
         for query in noted(core.directory):
@@ -146,7 +133,7 @@ class Deliveries(SinkStates):
         if not self._attaching.acquire(blocking=False):
             return  # somebody attaches or resumes one, which may take long: the next time will do
         try:
-            core = self._engine.core
+            core = self._catalog.core
             failed = [query for query, each in list(self._running.items()) if each.note.failed]
             failed += [query for query, note in list(self._detached.items()) if note.failed]
             for query in failed:

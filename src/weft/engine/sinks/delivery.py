@@ -22,7 +22,6 @@ from weft.plan.changelog import QueryId, QueryRecord
 
 if TYPE_CHECKING:
     from weft.engine.core import Core
-    from weft.engine.engine import Engine
     from weft.engine.query import Query
 
 _log = logging.getLogger("weft.sinks")
@@ -39,9 +38,9 @@ _NOTE_BATCHES, _NOTE_SECONDS = 100, 30.0
 class Delivery:
     """The rows of one query on their way to one sink."""
 
-    def __init__(self, engine: Engine, query: Query, sink: Sink, *, note: SinkNote) -> None:
+    def __init__(self, core: Core, query: Query, sink: Sink, *, note: SinkNote) -> None:
         self.query, self.note = query, note
-        self._core, self._sink = engine.core, sink
+        self._core, self._sink = core, sink
         self._lock = threading.Lock()
         """Of the note."""
         self._noted, self._noted_at = note.delivered, time.monotonic()

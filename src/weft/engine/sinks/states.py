@@ -10,25 +10,25 @@ from weft.engine.sinks.notes import SinkNote, read_note
 from weft.plan.changelog import QueryId
 
 if TYPE_CHECKING:
-    from weft.engine.engine import Engine
+    from weft.engine.catalog import Catalog
 
 
 class SinkStates:
     """All sinks of an engine, as far as others look at them."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
         self._running: dict[QueryId, Delivery] = {}
         self._detached: dict[QueryId, SinkNote] = {}
         """Sinks that nobody has attached again, as callbacks after a start: results are kept for them, too."""
 
     def _note(self, query: QueryId) -> SinkNote | None:
         running = self._running.get(query)
-        return read_note(self._engine.core.directory, query) if running is None else running.note
+        return read_note(self._catalog.core.directory, query) if running is None else running.note
 
     def _next(self, note: SinkNote) -> tuple[int, int]:
         """The query's first batch, and the one a sink goes on with: the first that it has not had and that is kept."""
-        core = self._engine.core
+        core = self._catalog.core
         with core.lock:
             record = core.roster.records.get(note.query)
             if record is None:
@@ -87,4 +87,4 @@ class SinkStates:
             running.fail(reason)
         elif detached is not None:
             detached.failed = reason
-            detached.save(self._engine.core.directory)
+            detached.save(self._catalog.core.directory)

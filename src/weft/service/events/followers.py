@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from weft.engine import Query
-from weft.engine.queries.look import bound_of
-from weft.engine.results.leases import kept_from
 from weft.errors import QueryFailed, ReadTimeout, ResultsGone
 from weft.service.events.commit_signal import Bell
 from weft.service.events.rows import LOOK_AHEAD, Ahead, Cursor, Rows, batches_with_rows, farther
@@ -21,31 +19,33 @@ from weft.service.tenancy.views import columns_of
 from weft.service.workers import Workers
 
 BEAT = 15.0
-"""Seconds after which a connection on which nothing happens says so."""
+"""Seconds without an event after which a heartbeat is sent."""
 _LONGEST_PAUSE = 5.0
 _FIRST_PAUSE_LATE, _LONGEST_PAUSE_LATE = 5.0, 60.0
-"""Seconds before rows that took too long are read again: at first, and after that has happened often."""
+"""Seconds before rows are read again after a timeout: the first time, and at most."""
 _ENDED = ("dropped", "failed")
 
 
 def event(kind: str, data: Any, *, id_: str = "") -> str:
-    """A server-sent event."""
+    """Return a server-sent event with `data` as JSON."""
     return raw_event(kind, json.dumps(data, ensure_ascii=False, separators=(",", ":")), id_=id_)
 
 
 def raw_event(kind: str, data: str, *, id_: str = "") -> str:
-    """A server-sent event whose data is JSON already."""
+    """Return a server-sent event whose data is JSON already."""
     return f"event: {kind}\n{f'id: {id_}' + chr(10) if id_ else ''}data: {data}\n\n"
 
 
 def heartbeat(cursor: Cursor) -> str:
-    """A comment, and the cursor for whoever connects again: where no rows came for long, those of the last batches that
-    had some may not be kept any more, and nothing was missed all the same."""
+    """Return a comment with the current cursor, for a client that reconnects.
+
+    The cursor of the last rows may be too old by then: its batches may not be kept, although the client missed nothing.
+    """
     return f": still here\nid: {cursor}\n\n"
 
 
 class Followers:
-    """All who follow queries; lives in one event loop, which never waits for the engine's lock itself."""
+    """All connections that follow queries, of one event loop. The loop itself never waits for the engine's lock."""
 
     def __init__(self, service: Service, bell: Bell, workers: Workers) -> None:
         self._service, self._bell, self._workers = service, bell, workers
@@ -54,18 +54,18 @@ class Followers:
         self.stopped = False
 
     async def follow(self, tenant: Tenant, query: Query, cursor: Cursor) -> AsyncIterator[str]:
-        """The events of a query from a cursor on, until it ends or the service stops."""
-        core, look, loop = self._service.engine.core, LOOK_AHEAD, asyncio.get_running_loop()
+        """Yield the events of a query from a cursor on, until the query ends or the service stops."""
+        look_ahead, loop = LOOK_AHEAD, asyncio.get_running_loop()
         self.count += 1
         try:
-            # With the cursor it begins at: who began with "now" and is cut off before the first rows misses none.
-            bound = await self._workers.look(bound_of, core, query.id)
+            # With the first cursor: a client that began with "now" and reconnects before the first rows misses none.
+            bound = await self._workers.look(lambda: query.bound)
             yield event("columns", columns_of(bound), id_=str(cursor))
             sent = loop.time()
             while not self.stopped:
                 rung = self._bell.rung
                 try:
-                    state, error, ahead = await self._workers.look(self._look, query, cursor, look)
+                    state, error, ahead = await self._workers.look(self._look, query, cursor, look_ahead)
                     for batch in ahead.batches:
                         async for text in self._rows(tenant, query, Cursor(batch, cursor.skip_in(batch))):
                             yield text
@@ -83,13 +83,13 @@ class Followers:
                     )
                     return
                 cursor = max(cursor, Cursor(ahead.following))
-                look = farther(look) if ahead.more else LOOK_AHEAD
+                look_ahead = farther(look_ahead) if ahead.more else LOOK_AHEAD
                 if ahead.more:
                     continue
                 if state in _ENDED:
                     yield event("end", {"state": state, "error": query_error(tenant, error)})
                     return
-                # Batches without rows of this query ring the bell, too: what counts is when something was sent last.
+                # Batches without rows of this query also wake this loop, so the time of the last event counts.
                 due = sent + BEAT - loop.time()
                 if due <= 0 or not await self._bell.wait(rung, due):
                     yield heartbeat(cursor)
@@ -98,12 +98,12 @@ class Followers:
             self.count -= 1
 
     async def _rows(self, tenant: Tenant, query: Query, at: Cursor) -> AsyncIterator[str]:
-        batch, said, pause = at.batch, False, _FIRST_PAUSE_LATE
+        batch, announced, pause = at.batch, False, _FIRST_PAUSE_LATE
         while at.batch == batch and not self.stopped:
             try:
                 rows = await self._read(tenant, query, at)
-            except ReadTimeout as late:  # the query goes on; other readers have their turn before the next try
-                yield event("throttled", {"message": late.message})
+            except ReadTimeout as timeout:  # no failure of the query: let other readers go first
+                yield event("throttled", {"message": timeout.message})
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_LATE)
                 continue
@@ -111,35 +111,37 @@ class Followers:
             if not rows.texts:
                 continue
             while (wait := self._service.quotas.wait_for_rows(tenant)) > 0:
-                if not said:
+                if not announced:
                     yield event("throttled", {"message": throttled(tenant)})
-                said = True
+                announced = True
                 await asyncio.sleep(min(wait, _LONGEST_PAUSE))
             self._service.quotas.give_rows(tenant, len(rows.texts))
             yield raw_event("rows", rows_text(batch, rows.texts), id_=str(at))
-            await asyncio.sleep(0)  # a reader that has left is noticed before more is sent to nobody
+            await asyncio.sleep(0)  # lets the loop notice that the client has disconnected
 
     async def _read(self, tenant: Tenant, query: Query, at: Cursor) -> Rows:
-        """One reader for all who wait for the same rows."""
+        """Read rows, once for all connections that wait for the same rows."""
         key = (query.id, at)
         task = self._reading.get(key)
         if task is None:
             task = asyncio.create_task(self._workers.read(tenant, self._service.reader.rows, query, at))
             self._reading[key] = task
             task.add_done_callback(lambda _: self._reading.pop(key, None))
-        # A reader that leaves must not take the others' rows along.
+        # A client that disconnects must not cancel the read for the others.
         return await asyncio.shield(task)
 
-    def _look(self, query: Query, cursor: Cursor, look: int) -> tuple[str, str, Ahead]:
-        """How a query is, and what lies ahead. In this order: if it has ended, there will be no more than that. The
-        record of one that has ended may have to be read from disk."""
+    def _look(self, query: Query, cursor: Cursor, look_ahead: int) -> tuple[str, str, Ahead]:
+        """Return the state and error of a query, and the batches ahead of a cursor; may read the record from disk.
+
+        The state is read first: if the query has ended by then, the batches found afterwards are its last ones.
+        """
         state, error = query.state, query.error
-        return state, error, batches_with_rows(self._service.engine.core, query, cursor, look)
+        return state, error, batches_with_rows(self._service.catalog, query, cursor, look_ahead)
 
     def _oldest(self) -> int:
-        return kept_from(self._service.engine.core)
+        return self._service.catalog.first_kept_batch
 
 
 def rows_text(batch: int, texts: Sequence[str]) -> str:
-    """The data of an event with rows."""
+    """Return the data of a `rows` event."""
     return f'{{"batch":{batch},"rows":[{",".join(texts)}]}}'

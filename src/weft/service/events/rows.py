@@ -1,4 +1,4 @@
-"""Committed rows as JSON, page by page; what several readers ask for is read once."""
+"""Committed rows as JSON, in pieces that are read once for several clients."""
 
 from __future__ import annotations
 
@@ -15,39 +15,37 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from weft.engine import Query
-from weft.engine.core import Core
-from weft.engine.queries.look import looking
-from weft.engine.results.leases import kept_from
+from weft.engine.catalog import Catalog
 from weft.errors import InvalidRequest, ResultsGone
 from weft.execution.results.recent import Lately
 from weft.kernels.python_values import python_values
 
 _EXACT = 2**53
-"""Integers from here on are not exact where JSON's numbers are doubles."""
+"""Integers from this one on are not exact in clients that read JSON numbers as doubles."""
 _LARGEST_CURSOR = 10**15
 LOOK_AHEAD = 16
-"""Batches that are looked at together at first: the rows that are wanted may be in the next one."""
+"""Batches that are examined together at first: the next one may have enough rows."""
 _LONGEST_LOOK = 1024
-"""Batches that are looked at together at last, where rows are rare."""
+"""Batches that are examined together at most, if rows are rare."""
 _KEPT_BYTES = 64 << 20
-"""Of what was read lately."""
+"""Size of the cache of rows that were read recently."""
 _OF_ROWS = 1000
-"""Bytes that a piece without rows takes, with its key."""
+"""Approximate bytes of a `Rows` without texts, including its key in the cache."""
 PIECE_ROWS = 2000
-"""Rows that are read together, and go out together."""
+"""Rows that are read and sent together at most."""
 PIECE_BYTES = 4 << 20
-"""Bytes of them; a row that is larger goes alone."""
+"""Bytes of rows that are read and sent together at most. A larger row is sent alone."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cursor:
-    """A place in a query's rows: `skip` rows into batch `batch`."""
+    """A place in a query's rows: after the first `skip` rows of batch `batch`."""
 
     batch: int
     skip: int = 0
 
     def skip_in(self, batch: int) -> int:
-        """Rows of a batch that are before it."""
+        """Return the number of rows to skip in a batch, which is this cursor's or a later one."""
         return self.skip if batch == self.batch else 0
 
     def __str__(self) -> str:
@@ -55,7 +53,7 @@ class Cursor:
 
 
 def parse_cursor(text: str) -> Cursor:
-    """A cursor that a client sent back; raises InvalidRequest."""
+    """Return the cursor that a client sent; raises InvalidRequest."""
     batch, _, skip = text.partition(".")
     parts = [batch, skip or "0"]
     if not all(part.isascii() and part.isdigit() and int(part) < _LARGEST_CURSOR for part in parts):
@@ -65,16 +63,16 @@ def parse_cursor(text: str) -> Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Consecutive rows of one batch as JSON texts, one each."""
+    """Consecutive rows of one batch, each as a JSON text."""
 
     first: Cursor
-    """Where they begin."""
+    """The cursor before the first row."""
     texts: tuple[str, ...]
     behind: Cursor
-    """Where to read on: in the same batch, or with the next one if these were the last."""
+    """The cursor after the last row: in the same batch, or the next batch if no rows are left."""
 
     def since(self, skip: int, most: int) -> Rows:
-        """Those from row `skip` of the batch on, at most so many."""
+        """Return at most `most` rows, from row `skip` of the batch on."""
         begin = skip - self.first.skip
         texts = self.texts[begin : begin + most]
         ended = begin + most >= len(self.texts)
@@ -83,32 +81,32 @@ class Rows:
 
 
 class RowReader:
-    """Reads rows of queries for any number of clients; every call may take a while, and holds up no batch.
+    """A reader of query rows for any number of clients. A call may take long, but delays no batch.
 
-    No more rows are built than are asked for, and no more bytes than `PIECE_BYTES` but for one row.
+    A call builds at most the rows that it is asked for, and at most `PIECE_BYTES` bytes or one larger row.
     """
 
     def __init__(self) -> None:
         self._kept: Lately[Rows] = Lately(_KEPT_BYTES)
 
     def rows(self, query: Query, at: Cursor, most: int = PIECE_ROWS) -> Rows:
-        """Rows of a committed batch from a cursor on. Raises ResultsGone where they are not kept any more."""
+        """Return at most `most` rows of a committed batch from a cursor on. Raises ResultsGone if they are not kept."""
         key = (query.id, at.batch, at.skip)
-        known = self._kept.get(key)
-        if known is not None and (len(known.texts) >= most or known.behind.batch > at.batch):
-            return known.since(at.skip, most)
+        cached = self._kept.get(key)
+        if cached is not None and (len(cached.texts) >= most or cached.behind.batch > at.batch):
+            return cached.since(at.skip, most)
         rows = _read(query, at, most)
         self._kept.put(key, rows, _size(rows))
         return rows
 
 
 def _size(rows: Rows) -> int:
-    """Bytes that rows take, about; a short text takes more than its letters."""
+    """Return the approximate memory of rows in bytes, with the overhead of each text."""
     return _OF_ROWS + sum(map(sys.getsizeof, rows.texts))
 
 
 def _read(query: Query, at: Cursor, most: int) -> Rows:
-    """Rows from a cursor on, until there are enough of them, or of bytes; one more is looked for, to know the end."""
+    """Read at most `most` rows and `PIECE_BYTES` bytes; one more row is read to detect the end of the batch."""
     texts: list[str] = []
     size = 0
     for table in query.rows(at.batch, skip=at.skip, limit=most + 1, most_bytes=PIECE_BYTES):
@@ -121,38 +119,34 @@ def _read(query: Query, at: Cursor, most: int) -> Rows:
 
 
 class Ahead(NamedTuple):
-    """What lies before a cursor."""
+    """The batches ahead of a cursor."""
 
     batches: list[int]
-    """Those that may hold rows of the query."""
+    """Batches that may hold rows of the query."""
     following: int
-    """The first batch that was not looked at."""
+    """The first batch that was not examined."""
     more: bool
-    """Whether there are committed batches from there on."""
+    """Whether there are committed batches from `following` on."""
 
 
 def farther(look: int) -> int:
-    """How many batches are looked at next, if rows were not enough in so many: twice as many, up to a limit."""
+    """Return how many batches to examine next if `look` batches had too few rows: twice as many, up to a limit."""
     return min(2 * look, _LONGEST_LOOK)
 
 
-def batches_with_rows(core: Core, query: Query, cursor: Cursor, look: int = LOOK_AHEAD) -> Ahead:
-    """Committed batches from a cursor on that may hold rows of a query, of a long log the first `look` only: each takes
-    a look at its manifest, so whoever wants few rows begins with few batches and goes `farther`.
+def batches_with_rows(catalog: Catalog, query: Query, cursor: Cursor, look: int = LOOK_AHEAD) -> Ahead:
+    """Return the committed batches that may hold rows of a query, among the first `look` batches from a cursor on.
 
-    Raises ResultsGone if some of them are not kept any more.
+    Each batch costs a look at its manifest, so callers that want few rows begin with few batches and go `farther`.
+    Raises ResultsGone if some of the batches are not kept.
     """
-    with looking(core, query.id) as record:
-        following = core.next_batch
-        if record is None:
-            return Ahead([], following, more=False)
-        first = max(cursor.batch, record.created)
-        last = following if record.ended is None else min(following, record.ended)
+    following, life = catalog.next_batch, query.committed_batches()
+    first, last = max(cursor.batch, life.start), life.stop
     end = min(last, first + look)
     try:
         batches = query.batches(first, end)
     except ResultsGone as gone:
-        kept = kept_from(core)
+        kept = catalog.first_kept_batch
         raise ResultsGone(
             f'rows of query "{query.name}" before batch {kept} are not kept any more',
             hint=f"Read on from cursor {kept}, or set engine.keep_results to more.",
@@ -161,14 +155,14 @@ def batches_with_rows(core: Core, query: Query, cursor: Cursor, look: int = LOOK
 
 
 def to_json_rows(table: pa.Table) -> Iterator[str]:
-    """Rows as JSON lists."""
+    """Yield the rows of a table as JSON lists."""
     columns = [python_values(column) for column in table.columns]
     for values in zip(*columns, strict=True):
         yield json.dumps([plain(value) for value in values], ensure_ascii=False, separators=(",", ":"))
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """Return a value in a form that JSON can represent."""
     match value:
         case None | bool() | str():
             return value
@@ -179,9 +173,9 @@ def plain(value: Any) -> Any:
         case bytes():
             return base64.b64encode(value).decode()
         case list() | tuple():
-            return [plain(each) for each in value]
+            return [plain(item) for item in value]
         case dict():
-            return {str(name): plain(each) for name, each in value.items()}
+            return {str(name): plain(item) for name, item in value.items()}
         case _:
             return str(value)
 

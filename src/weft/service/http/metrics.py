@@ -1,4 +1,4 @@
-"""Figures for Prometheus: per stream, query and operator, and phases of batches."""
+"""Metrics for Prometheus: health, the last batch, streams, queries, tenants and operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class _Collected:
-    """A registry's collector over metrics that are made already."""
+    """A collector of a registry for metrics that are computed already."""
 
     def __init__(self, metrics: Iterator[Metric]) -> None:
         self._metrics = list(metrics)
@@ -26,7 +26,7 @@ class _Collected:
 
 
 def exposition(service: Service, tenant: Tenant, *, followers: int) -> bytes:
-    """All figures that a tenant may see, as Prometheus reads them."""
+    """Return all metrics that a tenant may see, in the text format of Prometheus."""
     registry = CollectorRegistry()
     registry.register(_Collected(_metrics(service, tenant, followers)))
     return generate_latest(registry)
@@ -58,7 +58,7 @@ def _gauge(name: str, help_: str, value: float) -> Metric:
 def _batch(service: Service) -> Iterator[Metric]:
     batches = service.observer.batches()
     number = CounterMetricFamily("weft_batches", "Committed batches")
-    number.add_metric([], service.engine.core.next_batch)
+    number.add_metric([], service.catalog.next_batch)
     yield number
     if not batches:
         return
@@ -83,8 +83,8 @@ def _streams(service: Service, tenant: Tenant) -> Iterator[Metric]:
     bad = CounterMetricFamily("weft_stream_bad_files", "Files that were set aside", labels=["stream"])
     bad_rows = CounterMetricFamily("weft_stream_bad_rows", "Rows that were set aside", labels=["stream"])
     watermark = GaugeMetricFamily("weft_stream_watermark_seconds", "Watermark, seconds since 1970", labels=["stream"])
-    watermarks = service.engine.core.watermarks()
-    for stream in (each for each in service.engine.streams() if tenant.may_read(each.name)):
+    watermarks = service.catalog.watermarks()
+    for stream in (stream for stream in service.catalog.declared_streams().values() if tenant.may_read(stream.name)):
         seen = service.observer.stream(stream.name)
         rows.add_metric([stream.name], seen.rows)
         late.add_metric([stream.name], seen.late)
@@ -111,7 +111,7 @@ def _queries(service: Service, tenant: Tenant) -> Iterator[Metric]:
         rows.add_metric(labels, seen.rows_per_second)
         if seen.latency is not None:
             latency.add_metric(labels, seen.latency)
-        if service.engine.deliveries.error_of(query.id):
+        if query.sink_error:
             sinks.add_metric(labels, 1)
     for state, number in counts.items():
         states.add_metric([state], number)
@@ -119,12 +119,12 @@ def _queries(service: Service, tenant: Tenant) -> Iterator[Metric]:
 
 
 def _tenants(service: Service, tenant: Tenant) -> Iterator[Metric]:
-    taken = GaugeMetricFamily("weft_tenant_state_bytes", "State that its queries need", labels=["tenant"])
-    for each in service.tenants:
-        size = service.budgets.bytes_of(each)
-        if size is not None and (tenant.admin or each.name == tenant.name):
-            taken.add_metric([each.name], size)
-    yield taken
+    state_bytes = GaugeMetricFamily("weft_tenant_state_bytes", "State that its queries need", labels=["tenant"])
+    for other in service.tenants:
+        used = service.budgets.bytes_of(other)
+        if used is not None and (tenant.admin or other.name == tenant.name):
+            state_bytes.add_metric([other.name], used)
+    yield state_bytes
 
 
 def _operators(service: Service, tenant: Tenant) -> Iterator[Metric]:

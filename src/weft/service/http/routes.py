@@ -1,4 +1,4 @@
-"""The requests of docs/reference/rest.md: each calls one method of `Service`."""
+"""The routes of docs/reference/rest.md. Each calls one method of `Service`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ health = APIRouter(tags=["health"])
 router = APIRouter(prefix="/v1", responses=_FAILURES)
 
 
-# What is asked of every request is no work for a thread: a thread might not be had.
+# The dependencies are coroutines: FastAPI runs other functions in its thread pool, which may be exhausted.
 
 
 async def _service(request: Request) -> Service:
@@ -69,7 +69,7 @@ async def _turn(tenant: Known, live: Live) -> AsyncIterator[Tenant]:
 
 
 Asking = Annotated[Tenant, Depends(_turn, scope="function")]
-"""Whose turn it is: a tenant has only so many of the threads in which requests are answered."""
+"""The tenant, once it has a turn: a tenant may use only some of the threads that answer requests."""
 
 
 class _Body(BaseModel):
@@ -96,7 +96,7 @@ class NewQueries(_Body):
 
 
 class Watermark(_Body):
-    """A watermark to set back to."""
+    """The event time to set a watermark back to."""
 
     time: str = Field(max_length=64)
 
@@ -183,12 +183,12 @@ def list_queries(
 ) -> shapes.QueryPage:
     """The tenant's queries, the oldest first; ended ones page by page, or only the `latest`."""
     limit = LARGEST_PAGE if limit is None and state != "live" else limit
-    most = limit if limit is None or latest else limit + 1
-    found = service.queries(tenant, state, after=after, limit=most, latest=latest)
-    more = limit is not None and len(found) > limit
-    shown, views = found[:limit], service.views(tenant)
-    cursor = number_of(shown[-1].id) if shown else after
-    return {"queries": views.queries(shown), "cursor": cursor, "more": more}
+    fetched = limit if limit is None or latest else limit + 1
+    queries = service.queries(tenant, state, after=after, limit=fetched, latest=latest)
+    more = limit is not None and len(queries) > limit
+    page, views = queries[:limit], service.views(tenant)
+    cursor = number_of(page[-1].id) if page else after
+    return {"queries": views.queries(page), "cursor": cursor, "more": more}
 
 
 @router.post("/queries", tags=["queries"], status_code=201)
@@ -201,7 +201,7 @@ def create_query(service: Serving, tenant: Asking, body: NewQuery) -> shapes.Que
 @router.post("/queries/many", tags=["queries"], status_code=201)
 def create_queries(service: Serving, tenant: Asking, body: NewQueries) -> shapes.Queries:
     """Create queries, all or none."""
-    created = service.create(tenant, [Wanted(each.sql, each.name, each.deliver) for each in body.queries])
+    created = service.create(tenant, [Wanted(query.sql, query.name, query.deliver) for query in body.queries])
     views = service.views(tenant)
     return {"queries": [views.query(query) for query in created]}
 
@@ -232,7 +232,7 @@ def explain_query(service: Serving, tenant: Asking, name: str) -> shapes.Explain
 
 @router.post("/validate", tags=["queries"])
 def validate(service: Serving, tenant: Asking, body: Text) -> shapes.Valid | shapes.Error:
-    """Whether a text is a query; what is wrong with it is no error of the request."""
+    """Whether a text is a valid query; an invalid text is answered with 200 and its error."""
     try:
         bound = service.check(tenant, body.sql)
     except WeftError as error:
@@ -269,7 +269,7 @@ async def results(
 def _page(service: Service, tenant: Tenant, name: str, *, after: str, limit: int) -> Response:
     page, rows = service.page(tenant, name, after=parse_cursor(after), limit=limit)
     head = json.dumps({key: value for key, value in page.items() if key != "rows"}, separators=(",", ":"))
-    # The rows are JSON already.
+    # The rows are JSON texts already.
     return Response(f'{head[:-1]},"rows":[{",".join(rows)}]}}', media_type="application/json")
 
 
@@ -285,12 +285,12 @@ async def follow(
 ) -> Response:
     """Committed rows after a cursor, then those of every batch, as server-sent events."""
     query = await live.workers.look(service.readable, tenant, name)
-    text = last_event_id or after
-    cursor = Cursor(service.engine.core.next_batch) if text == "now" else parse_cursor(text)
+    position = last_event_id or after
+    cursor = Cursor(service.catalog.next_batch) if position == "now" else parse_cursor(position)
     return Lasting(live.followers.follow(tenant, query, cursor), partial(live.places.take, tenant))
 
 
-# ---- the whole
+# ---- the service
 
 
 @router.get("/plan", tags=["plan"])
@@ -301,11 +301,11 @@ def plan(service: Serving, tenant: Asking) -> shapes.Plan:
 
 @router.get("/status", tags=["plan"])
 def status(service: Serving, tenant: Asking) -> shapes.Status:
-    """How it goes, with the last batches."""
+    """The state of the service as the tenant sees it, with the last batches."""
     return service.views(tenant).status(*service.state(tenant))
 
 
 @router.get("/events", tags=["plan"], response_class=StreamingResponse)
 async def events(live: Live, tenant: Known) -> Response:
-    """How it goes, as server-sent events."""
+    """The state of the service after every batch, as server-sent events."""
     return Lasting(live.ticks.follow(tenant), partial(live.places.take, tenant))

@@ -1,4 +1,4 @@
-"""How an engine goes, in figures, as one tenant may see it."""
+"""Figures of the engine as one tenant may see them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import cast
 
 import weft
-from weft.engine import Engine, Query
+from weft.engine import Query
+from weft.engine.catalog import Catalog
 from weft.service.http import shapes
 from weft.service.observer import RECENT, BatchFigures, Observer, QueryFigures
 from weft.service.tenancy.messages import query_error
@@ -16,28 +17,23 @@ from weft.service.tenancy.tenants import Tenant, Tenants
 
 
 class Summaries(ABC):
-    """Figures of batches, streams and queries."""
+    """Figures of batches, streams and queries for one tenant."""
 
     def __init__(
-        self, engine: Engine, observer: Observer, tenants: Tenants, *, tenant: Tenant, graphs: Graphs | None = None
+        self, catalog: Catalog, observer: Observer, tenants: Tenants, *, tenant: Tenant, graphs: Graphs | None = None
     ) -> None:
-        self._engine, self._observer = engine, observer
+        self._catalog, self._observer = catalog, observer
         self._tenants, self._tenant = tenants, tenant
         self._graphs = graphs or Graphs()
 
     @abstractmethod
     def rates(self) -> dict[str, float]:
-        """Rows per second through the operators that this tenant sees, by their ids."""
+        """Return the rows per second through each operator that the tenant sees, by operator id."""
 
     def summary(self, state: str, error: str) -> shapes.Summary:
-        """How it goes; `state` and `error` are those of the engine."""
-        core, tenant = self._engine.core, self._tenant
-        with core.lock:
-            live = sum(tenant.sees(each.record.name) for each in core.roster.live.values())
-            pending = sum(tenant.sees(name) for request in core.roster.pending for _, name, _ in request.created)
-            failed = core.roster.records.failed_lately(tenant.prefix)
-            batch = core.next_batch - 1
-        failed += core.roster.ended.failed(tenant.prefix)
+        """Return the totals of the service; `state` and `error` are those of the engine."""
+        tenant = self._tenant
+        counts = self._catalog.count_queries(tenant.sees, tenant.prefix)
         batches = self._observer.batches()
         recent = batches[-RECENT:]
         return {
@@ -46,23 +42,23 @@ class Summaries(ABC):
             "version": weft.__version__,
             "tenant": tenant.name,
             "admin": tenant.admin,
-            "batch": batch,
-            "live": live,
-            "pending": pending,
-            "failed": failed,
-            "rows_per_second": sum(each.rows_per_second for each in recent) / len(recent) if recent else 0.0,
+            "batch": self._catalog.next_batch - 1,
+            "live": counts.live,
+            "pending": counts.pending,
+            "failed": counts.failed,
+            "rows_per_second": sum(figures.rows_per_second for figures in recent) / len(recent) if recent else 0.0,
             "latency_seconds": batches[-1].latency if batches else None,
             "limits": cast("shapes.LimitsOfTenant", tenant.limits.model_dump()),
         }
 
     def status(self, state: str, error: str) -> shapes.Status:
-        """How it goes, with the last batches."""
-        return {**self.summary(state, error), "history": [batch_figures(each) for each in self._observer.batches()]}
+        """Return the totals of the service, with the last batches."""
+        return {**self.summary(state, error), "history": [batch_figures(batch) for batch in self._observer.batches()]}
 
     def tick(self, state: str, error: str, queries: Iterable[Query]) -> shapes.Tick:
-        """What has changed."""
+        """Return what the dashboard shows after a batch: the totals, and figures of queries, operators and streams."""
         batches = self._observer.batches()
-        names = [stream.name for stream in self._engine.streams() if self._tenant.may_read(stream.name)]
+        names = [name for name in self._catalog.declared_streams() if self._tenant.may_read(name)]
         streams = {name: self._observer.stream(name) for name in names}
         return {
             "status": self.summary(state, error),
@@ -83,12 +79,12 @@ class Summaries(ABC):
 
 
 def query_figures(seen: QueryFigures) -> shapes.QueryFigures:
-    """The figures of a query."""
+    """Return the figures of a query as the API has them."""
     return {"rows": seen.rows, "rows_per_second": seen.rows_per_second, "latency_seconds": seen.latency}
 
 
 def batch_figures(seen: BatchFigures) -> shapes.Batch:
-    """A batch."""
+    """Return the figures of a batch as the API has them."""
     return {
         "batch": seen.batch,
         "at": seen.at,

@@ -1,4 +1,4 @@
-"""What the service answers, as JSON-ready values: the shapes of docs/reference/rest.md."""
+"""Responses of the service as JSON-ready values, in the shapes of docs/reference/rest.md."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from weft.engine import Query
-from weft.engine.queries.look import bound_of
-from weft.engine.views.explain import explain_plan
-from weft.engine.views.graph import Kind, Node, query_node
+from weft.engine.views.plan_graph import Kind, Node, query_node
 from weft.engine.views.what_if import WhatIf
 from weft.errors import WeftError
 from weft.plan.changelog import QueryRecord
 from weft.plan.query import BoundQuery
-from weft.plan.shared import SharedPlan
-from weft.plan.slots import Slots
+from weft.plan.slots import slot_numbers
 from weft.plan.stream import FileSource, Stream
 from weft.plan.time import time_text
 from weft.service.http import shapes
@@ -24,26 +21,26 @@ from weft.service.tenancy.summaries import Summaries, query_figures
 
 
 def iso(micros: int | None) -> str | None:
-    """Microseconds since 1970 as text."""
+    """Return microseconds since 1970 as ISO 8601 text."""
     return None if micros is None else time_text(micros)
 
 
 def columns_of(query: BoundQuery) -> list[shapes.Column]:
-    """The columns of a query's result; a type is empty where only Spark knows it."""
+    """Return the columns of a query's result; the type is empty if only Spark knows it."""
     return [
         {"name": output.name, "type": output.type.ddl() if output.type is not None else ""} for output in query.outputs
     ]
 
 
 class Views(Summaries):
-    """Everything as one tenant may see it: others' queries are counted, not named, and nothing shows what they ask."""
+    """Responses for one tenant: queries of other tenants are counted, but their names and texts are not shown."""
 
     # ---- streams
 
     def stream(self, stream: Stream) -> shapes.Stream:
-        """A stream."""
+        """Return a stream as the API has it."""
         seen = self._observer.stream(stream.name)
-        watermark = self._engine.core.watermarks().get(stream.name)
+        watermark = self._catalog.watermarks().get(stream.name)
         return {
             "name": stream.name,
             "columns": [{"name": field.name, "type": field.type.ddl()} for field in stream.schema],
@@ -63,7 +60,7 @@ class Views(Summaries):
         }
 
     def _stream_error(self, name: str) -> str:
-        error = self._engine.stream_errors().get(name)
+        error = self._catalog.stream_errors().get(name)
         if error is None:
             return ""
         return error.message if self._tenant.admin else "its source cannot be read now"
@@ -71,21 +68,23 @@ class Views(Summaries):
     # ---- queries
 
     def queries(self, queries: Iterable[Query]) -> list[shapes.Query]:
-        """Queries as a list has them: those that have ended without their columns and notices, for which their texts
-        would have to be bound again, and there may be thousands."""
+        """Return queries for a list: ended ones without columns and notices.
+
+        There may be thousands of ended queries, and their texts would have to be bound again.
+        """
         shown = ((query, query.record) for query in queries)
         return [
             self._query(query, record, brief=record is not None and record.ended is not None) for query, record in shown
         ]
 
     def query(self, query: Query) -> shapes.Query:
-        """A query."""
+        """Return a query as the API has it."""
         return self._query(query, query.record)
 
     def _query(self, query: Query, record: QueryRecord | None, *, brief: bool = False) -> shapes.Query:
         bound = None if brief else self._bound(query, record)
         streams = record.streams if record is not None else ()
-        if not streams and bound is not None:  # it waits, or a release that did not note them wrote its record
+        if not streams and bound is not None:  # a pending query, or a record of an older release
             streams = tuple(dict.fromkeys(relation.stream for relation in bound.relations))
         seen = self._observer.query(query.id)
         latency = query.deployment_latency
@@ -111,10 +110,12 @@ class Views(Summaries):
         }
 
     def _bound(self, query: Query, record: QueryRecord | None) -> BoundQuery | None:
-        """The bound form of a query; None if this release does not take the text of one that is on record: what the
-        record says of it, above all why it failed, is to be seen nevertheless, and so are the others beside it."""
+        """Return the bound form of a query, or None if this release rejects the text of a recorded query.
+
+        The record must stay visible, above all the reason of a failure, and so must the other queries of a list.
+        """
         try:
-            return bound_of(self._engine.core, query.id)
+            return query.bound
         except WeftError:
             if record is None:
                 raise
@@ -123,29 +124,27 @@ class Views(Summaries):
     # ---- the plan
 
     def plan(self) -> shapes.Plan:
-        """The operators and queries that this tenant sees: an administrator all, others those of their own queries."""
-        plan, sight = self._look()
-        rates, flows = self._observer.rates(), dict(self._engine.core.planning.flows)
-        nodes = sight.graph.nodes
+        """Return the shared plan: all of it for an administrator, else the operators of the tenant's own queries."""
+        sight = self._look()
+        rates, nodes = self._observer.rates(), sight.graph.nodes
         return {
             "nodes": [self._operator(node, sight, rates) for node in nodes.values()],
             "edges": [(self._id(nodes[a]), self._id(nodes[b])) for a, b in sight.graph.edges],
-            "text": explain_plan(plan, flows) if self._tenant.admin else "",
+            "text": self._catalog.explain() if self._tenant.admin else "",
         }
 
     def operators(self, query: Query) -> list[shapes.Operator]:
-        """What a live query uses."""
-        with self._engine.core.lock:
-            live = self._engine.core.roster.live.get(query.id)
+        """Return the operators that a query uses; none unless the query is live."""
+        live = self._catalog.live_queries().get(query.id)
         if live is None:
             return []
-        (_, sight), rates = self._look(), self._observer.rates()
+        sight, rates = self._look(), self._observer.rates()
         used = [node for node in sight.graph.of(live.slot) if node.kind is not Kind.QUERY]
         return [self._operator(node, sight, rates) for node in used]
 
     def what_if(self, found: WhatIf) -> shapes.WhatIf:
-        """What a query would add."""
-        (_, sight), rates = self._look(), self._observer.rates()
+        """Return what a query would add, as the API has it."""
+        sight, rates = self._look(), self._observer.rates()
         sight = Sight(sight.graph, {node.id: node.slots for node in found.nodes}, sight.names)
         return {
             "columns": columns_of(found.query),
@@ -161,35 +160,31 @@ class Views(Summaries):
         }
 
     def rates(self) -> dict[str, float]:
-        """Rows per second through the operators that this tenant sees, streams apart, by their ids."""
-        (_, sight), rates = self._look(), self._observer.rates()
-        shown = [node for node in sight.graph.nodes.values() if self._tells_rate(node) and node.kind is not Kind.STREAM]
+        """Return the rows per second through each operator that the tenant sees, without streams, by operator id."""
+        sight, rates = self._look(), self._observer.rates()
+        shown = [node for node in sight.graph.nodes.values() if self._discloses(node) and node.kind is not Kind.STREAM]
         return {self._id(node): rates[node.id] for node in shown if node.id in rates}
 
-    def _look(self) -> tuple[SharedPlan, Sight]:
-        core = self._engine.core
-        plan = core.plan
-        with core.lock:
-            streams = dict(core.streams)
-        return plan, self._graphs.of(self._tenant, plan, streams)
+    def _look(self) -> Sight:
+        return self._graphs.of(self._tenant, self._catalog.plan, self._catalog.declared_streams())
 
     def _operator(self, node: Node, sight: Sight, rates: Mapping[str, float]) -> shapes.Operator:
-        users = [sight.names[slot] for slot in _slots(sight.users(node)) if slot in sight.names]
-        mine = [self._tenant.local(name) for name in users if self._tenant.sees(name)]
-        told = self._tenant.admin or node.plain
+        users = [sight.names[slot] for slot in slot_numbers(sight.users(node)) if slot in sight.names]
+        own = [self._tenant.local(name) for name in users if self._tenant.sees(name)]
+        disclosed = self._discloses(node)
         title = self._tenant.local(node.title) if node.kind is Kind.QUERY else node.title
         return {
             "id": self._id(node),
             "kind": node.kind.value,
-            # By which of several keys rows are divided depends on others' queries.
-            "title": title if told else title.partition(" by ")[0],
+            # The title names the route of a store, and its choice depends on queries of other tenants.
+            "title": title if disclosed else title.partition(" by ")[0],
             "detail": node.detail,
-            "queries": mine,
-            "others": len(users) - len(mine) if told else 0,
-            "rows_per_second": rates.get(node.id) if self._tells_rate(node) else None,
+            "queries": own,
+            "others": len(users) - len(own) if disclosed else 0,
+            "rows_per_second": rates.get(node.id) if disclosed else None,
         }
 
-    def _tells_rate(self, node: Node) -> bool:
+    def _discloses(self, node: Node) -> bool:
         return self._tenant.admin or node.plain
 
     def _id(self, node: Node) -> str:
@@ -198,12 +193,3 @@ class Views(Summaries):
         if self._tenant.admin or node.kind in (Kind.STREAM, Kind.SELECTION):
             return node.id
         return f"{node.kind}:{self._tenant.hidden(node.id)}"
-
-
-def _slots(slots: Slots) -> Iterable[int]:
-    mask, slot = int(slots), 0
-    while mask:
-        if mask & 1:
-            yield slot
-        mask >>= 1
-        slot += 1

@@ -14,6 +14,7 @@ import pytest
 from weft.engine.batches.batches import Batches, BatchSettings
 from weft.engine.batches.lifecycle import Running
 from weft.engine.batches.progress import PATIENCE, Progress
+from weft.engine.catalog import Catalog
 from weft.engine.core import Core
 from weft.engine.engine import Engine
 from weft.engine.inputs.declare import declare_stream, files
@@ -72,7 +73,9 @@ class Site:
         self.running = Running(self.core, None, self.inputs, self.batches, longest=longest)
         self._engine = cast(
             Engine,
-            SimpleNamespace(core=self.core, health=self.running.health, error=None, stream_errors=self.inputs.faults),
+            SimpleNamespace(
+                catalog=Catalog(self.core), health=self.running.health, error=None, stream_errors=self.inputs.faults
+            ),
         )
         self._pulse = Pulse(batch_limit=LIMIT, clock=lambda: self.now)
 

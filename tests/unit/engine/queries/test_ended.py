@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from tests.support.engine_sample import STREAMS, open_core, rows, run_batch
 from tests.support.harness import CoreHarness
+from weft.engine.catalog import Catalog
 from weft.engine.core import Core
-from weft.engine.engine import Engine
 from weft.engine.queries import records
 from weft.engine.query import Query
 from weft.errors import StateCorrupt, UnknownQuery
@@ -145,10 +144,9 @@ def test_what_is_no_id_is_known_not_to_be(text: str, harness: CoreHarness) -> No
 
 
 def test_an_unknown_id_is_an_unknown_query(harness: CoreHarness) -> None:
-    engine = cast(Engine, SimpleNamespace(core=harness.core))
     for text in ("q77", "nonsense"):
         with pytest.raises(UnknownQuery, match="does not exist"):
-            Engine.query_by_id(engine, QueryId(text))
+            Catalog(harness.core).query_by_id(QueryId(text))
 
 
 def churn(core: Core, queries: int, *, at_once: int = 50) -> None:
@@ -264,8 +262,7 @@ def test_a_file_that_is_older_than_the_checkpoint_is_not_taken_for_whole(harness
 
 
 def test_a_handle_outlives_its_record(harness: CoreHarness) -> None:
-    engine = cast(Engine, SimpleNamespace(core=harness.core))
-    query = Query(engine, QueryId("q1"), "gone", None)
+    query = Query(Catalog(harness.core), QueryId("q1"), "gone", None)
     assert query.state == "dropped"
     assert list(query.tables(0, 10)) == []
     with pytest.raises(UnknownQuery):

@@ -30,7 +30,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
 @pytest.fixture
 def query(opened: Opened) -> Query:
     """Its rows are 0, 1, … in batches 0, 1, …"""
-    made = opened.engine.create("SELECT x FROM a", name="q")
+    made = opened.engine.create_one("SELECT x FROM a", name="q")
     for number in range(6):
         opened.batch(number, number)
     return made
@@ -72,13 +72,14 @@ def test_who_begins_later_is_told(opened: Opened, query: Query) -> None:
 
 def test_part_of_the_results_has_to_be_asked_for(opened: Opened, query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(result_log, "results_frame", lambda _spark, _reading, chunks, _outputs: len(chunks))
+    monkeypatch.setattr(opened.engine, "_spark", lambda: None)
     every = query.results()
     opened.engine.core.trim_results(4)
     assert query.results(partial=True) == every - 4
 
 
 def test_a_query_that_began_later_misses_nothing(opened: Opened, query: Query) -> None:
-    late = opened.engine.create("SELECT x FROM a")
+    late = opened.engine.create_one("SELECT x FROM a")
     opened.batch(6, 6)
     opened.engine.core.trim_results(5)
     assert [row.x for row in late.tail()] == [6]
@@ -124,7 +125,7 @@ def test_a_file_that_somebody_took_away_is_no_matter_of_keeping(opened: Opened, 
 def test_readers_meet_no_missing_file_while_results_are_trimmed(opened: Opened) -> None:
     """Eight readers, and after each batch everything but the last two is removed."""
     core = opened.engine.core
-    query = opened.engine.create(JOIN)
+    query = opened.engine.create_one(JOIN)
     done, failures = threading.Event(), list[BaseException]()
 
     def read() -> None:

@@ -149,7 +149,7 @@ def test_what_cannot_be_removed_now_fails_no_batch(opened: Opened, monkeypatch: 
 
 def test_results_are_kept_up_to_some_bytes(tmp_path: Path) -> None:
     opened = Opened(tmp_path, FOREVER)
-    opened.engine.create("SELECT x FROM a")
+    opened.engine.create_one("SELECT x FROM a")
     opened.batch(0, 0)
     size = retention.bytes_of(opened.engine.core.inventory.results_of(0)[0])
     opened.engine.stop()
@@ -164,7 +164,7 @@ def test_results_are_kept_up_to_some_bytes(tmp_path: Path) -> None:
 
 def test_the_last_batch_is_kept_however_large_it_is(tmp_path: Path) -> None:
     opened = Opened(tmp_path, Keep(None, 0, None, None))
-    opened.engine.create("SELECT x FROM a")
+    opened.engine.create_one("SELECT x FROM a")
     for number in range(3):
         opened.batch(number, number)
         assert kept(opened) == [number]
@@ -177,7 +177,7 @@ def test_the_last_batch_is_kept_however_large_it_is(tmp_path: Path) -> None:
 def test_results_are_kept_for_a_sink_that_has_not_had_them(opened: Opened) -> None:
     failing = Received()
     failing.fails = True
-    query = opened.engine.create("SELECT x FROM a", sink=callback(failing))
+    query = opened.engine.create_one("SELECT x FROM a", sink=callback(failing))
     for number in range(3):
         opened.now = 1000.0 * number
         opened.batch(number, number)
@@ -191,8 +191,8 @@ def test_a_sink_that_is_too_slow_fails_and_holds_back_no_others(tmp_path: Path, 
     opened = Opened(tmp_path, bound)
     slow, good = Received(), Received()
     slow.fails = True
-    query = opened.engine.create("SELECT x FROM a", sink=callback(slow))
-    other = opened.engine.create("SELECT x FROM a", sink=callback(good))
+    query = opened.engine.create_one("SELECT x FROM a", sink=callback(slow))
+    other = opened.engine.create_one("SELECT x FROM a", sink=callback(good))
     for number in range(12):
         opened.now = 99.0 * number
         opened.batch(number, number)
@@ -207,8 +207,8 @@ def test_a_sink_that_is_too_slow_fails_and_holds_back_no_others(tmp_path: Path, 
 def test_a_sink_without_rows_is_not_too_slow(tmp_path: Path) -> None:
     """How far it has got is noted now and then only: that is done before it is called slow."""
     opened = Opened(tmp_path, Keep(0.0, None, 1, None))
-    query = opened.engine.create("SELECT x FROM a WHERE x < 0", sink=callback(Received()))
-    opened.engine.create("SELECT x FROM a")
+    query = opened.engine.create_one("SELECT x FROM a WHERE x < 0", sink=callback(Received()))
+    opened.engine.create_one("SELECT x FROM a")
     delivery = opened.engine.deliveries._running[query.id]
     for number in range(6):
         opened.now += 1.0

@@ -38,7 +38,7 @@ def test_a_sink_that_is_failed_while_it_looks_for_its_next_batch_gets_nothing_mo
             core.trim_results(4)
 
     monkeypatch.setattr(delivery, "check_kept", fail_and_trim)
-    query = opened.engine.create("SELECT x FROM a")
+    query = opened.engine.create_one("SELECT x FROM a")
     for number in range(6):
         opened.batch(number, number)
     query.deliver_to(callback(received))
@@ -54,7 +54,7 @@ def test_a_sink_that_is_failed_while_it_looks_for_its_next_batch_gets_nothing_mo
 def test_a_sink_that_is_failed_while_it_is_busy_gets_no_other_batch(opened: Opened) -> None:
     """Before, it went on as long as its next batches happened to be kept."""
     received = Received()
-    query = opened.engine.create("SELECT x FROM a")
+    query = opened.engine.create_one("SELECT x FROM a")
 
     def take(rows: Sequence[Any], batch: int) -> None:
         received(rows, batch)
@@ -73,7 +73,7 @@ def test_a_sink_that_is_failed_while_it_is_busy_gets_no_other_batch(opened: Open
 
 
 def test_a_list_of_batches_leaves_none_out_in_silence(opened: Opened) -> None:
-    query = opened.engine.create("SELECT x FROM a", name="q")
+    query = opened.engine.create_one("SELECT x FROM a", name="q")
     for number in range(6):
         opened.batch(number, number)
     opened.engine.core.trim_results(4)
@@ -87,7 +87,7 @@ def test_a_reader_that_holds_batches_for_too_long_does_not_skip_them(
 ) -> None:
     """Before, manifests that had gone since the last look at the log were passed over."""
     monkeypatch.setattr(result_log, "_AT_ONCE", 2)
-    query = opened.engine.create("SELECT x FROM a", name="q")
+    query = opened.engine.create_one("SELECT x FROM a", name="q")
     for number in range(6):
         opened.batch(number, number)
     tables = query.tables(0, 6)

@@ -64,7 +64,7 @@ def test_it_goes_at_a_start_too_and_only_when_the_gap_is_written(opened: Opened,
 def test_a_failed_callback_that_nobody_has_attached_again_goes_too(opened: Opened) -> None:
     received = Received()
     received.fails = True
-    query = opened.engine.create("SELECT x FROM a", sink=callback(received))
+    query = opened.engine.create_one("SELECT x FROM a", sink=callback(received))
     batches(opened, 0)
     opened.crash()
     batches(opened, *range(1, 4))

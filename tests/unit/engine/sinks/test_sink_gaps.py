@@ -52,7 +52,7 @@ def mended(folder: Path) -> None:
 
 def a_sink_that_missed_rows(opened: Opened, folder: Path) -> QueryId:
     """Batch 0 is delivered, batches 1 to 4 fail, and are not kept for that long."""
-    query = opened.engine.create("SELECT x FROM a", name="q", sink=parquet(folder))
+    query = opened.engine.create_one("SELECT x FROM a", name="q", sink=parquet(folder))
     batches(opened, 0)
     wait_for(lambda: opened.engine.deliveries._running[query.id].needs == 1)
     broken(folder)
@@ -101,8 +101,8 @@ def test_the_gap_is_in_the_querys_view_too(opened: Opened, tmp_path: Path) -> No
 
 def test_what_has_not_failed_is_resumed_harmlessly_and_without_a_sink_it_is_an_error(opened: Opened) -> None:
     received = Received()
-    query = opened.engine.create("SELECT x FROM a", sink=callback(received))
-    alone = opened.engine.create("SELECT x FROM a")
+    query = opened.engine.create_one("SELECT x FROM a", sink=callback(received))
+    alone = opened.engine.create_one("SELECT x FROM a")
     query.resume_sink()
     batches(opened, 0)
     wait_for(lambda: received.batches)
@@ -120,7 +120,7 @@ def test_a_sink_that_hangs_is_not_resumed_beside_itself(opened: Opened, monkeypa
         busy.set()
         go_on.wait(60)
 
-    query = opened.engine.create("SELECT x FROM a", sink=callback(take))
+    query = opened.engine.create_one("SELECT x FROM a", sink=callback(take))
     batches(opened, 0)
     busy.wait(60)
     opened.engine.deliveries.fail(query.id, "somebody says so")
@@ -136,7 +136,7 @@ def test_rows_are_kept_for_a_callback_that_is_not_attached_yet(tmp_path: Path) -
     """Before, a callback held nothing back after a restart: what came before it was attached again was skipped."""
     opened = Opened(tmp_path, Keep(0.0, None, None, None))
     first, second = Received(), Received()
-    query = opened.engine.create("SELECT x FROM a", sink=callback(first))
+    query = opened.engine.create_one("SELECT x FROM a", sink=callback(first))
     batches(opened, 0)
     wait_for(lambda: first.batches)
     opened.restart()
@@ -149,7 +149,7 @@ def test_rows_are_kept_for_a_callback_that_is_not_attached_yet(tmp_path: Path) -
 
 def test_a_callback_that_comes_too_late_is_told(opened: Opened) -> None:
     first, second = Received(), Received()
-    id_ = opened.engine.create("SELECT x FROM a", name="q", sink=callback(first)).id
+    id_ = opened.engine.create_one("SELECT x FROM a", name="q", sink=callback(first)).id
     batches(opened, 0)
     wait_for(lambda: first.batches)
     opened.restart()
@@ -170,7 +170,7 @@ def test_a_callback_that_comes_too_late_is_told(opened: Opened) -> None:
 
 def test_resuming_a_callback_lets_it_be_attached_again(opened: Opened) -> None:
     received = Received()
-    id_ = opened.engine.create("SELECT x FROM a", sink=callback(received)).id
+    id_ = opened.engine.create_one("SELECT x FROM a", sink=callback(received)).id
     batches(opened, 0)
     wait_for(lambda: received.batches)
     opened.restart()
@@ -183,7 +183,7 @@ def test_resuming_a_callback_lets_it_be_attached_again(opened: Opened) -> None:
 
 
 def test_a_first_sink_that_comes_too_late_is_told(opened: Opened) -> None:
-    query = opened.engine.create("SELECT x FROM a")
+    query = opened.engine.create_one("SELECT x FROM a")
     batches(opened, 0, 1, 2)
     received = Received()
     with pytest.raises(ResultsGone, match="from batch 0 on are not kept any more"):
@@ -202,8 +202,8 @@ def test_a_new_sink_begins_with_its_query(opened: Opened) -> None:
     opened.kept = Keep(None, None, None, None)
     opened.restart()
     batches(opened, 0, 1, 2)
-    query = opened.engine.create("SELECT x FROM a", sink=callback(Received()))
-    late = opened.engine.create("SELECT x FROM a")
+    query = opened.engine.create_one("SELECT x FROM a", sink=callback(Received()))
+    late = opened.engine.create_one("SELECT x FROM a")
     batches(opened, 3, 4)
     late.deliver_to(callback(Received()))
     notes = {each.id: note(opened, each.id) for each in (query, late)}
@@ -223,8 +223,8 @@ def test_nothing_is_left_of_a_sink_that_is_done(opened: Opened, tmp_path: Path) 
     """Before, its file stayed, and every restart began a thread for it."""
     folder, received = tmp_path / "out", Received()
     queries = [
-        opened.engine.create("SELECT x FROM a", sink=parquet(folder)),
-        opened.engine.create("SELECT x FROM a", sink=callback(received)),
+        opened.engine.create_one("SELECT x FROM a", sink=parquet(folder)),
+        opened.engine.create_one("SELECT x FROM a", sink=callback(received)),
     ]
     batches(opened, 0)
     for query in queries:
@@ -237,14 +237,14 @@ def test_nothing_is_left_of_a_sink_that_is_done(opened: Opened, tmp_path: Path) 
     opened.restart()
     assert (opened.engine.deliveries._running, opened.engine.deliveries._detached) == ({}, {})
     with pytest.raises(InvalidSetting, match="is the sink of another query"):
-        opened.engine.create("SELECT x FROM a", sink=parquet(folder))
+        opened.engine.create_one("SELECT x FROM a", sink=parquet(folder))
     opened.engine.query_by_id(queries[1].id).deliver_to(callback(received))
     wait_for(lambda: not opened.engine.deliveries._running)
     assert received.batches == [(0, [(0,)])], "what was delivered is not delivered again"
 
 
 def test_what_a_crash_left_of_a_sink_that_is_done_starts_no_thread(opened: Opened, tmp_path: Path) -> None:
-    query = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    query = opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     batches(opened, 0)
     wait_for(lambda: files_of(tmp_path / "out"))
     opened.engine.deliveries.stop()
@@ -264,7 +264,7 @@ def test_progress_without_rows_is_noted_before_results_go(opened: Opened, monkey
     monkeypatch.setattr("weft.engine.sinks.delivery._NOTE_BATCHES", 3)
     opened.kept = Keep(0.0, None, None, None)
     opened.restart()
-    query = opened.engine.create("SELECT x FROM a WHERE x < 0", sink=callback(Received()))
+    query = opened.engine.create_one("SELECT x FROM a WHERE x < 0", sink=callback(Received()))
     delivery = opened.engine.deliveries._running[query.id]
     for number in range(9):
         batches(opened, number)
@@ -282,7 +282,7 @@ def test_a_moved_state_directory_has_its_sinks(tmp_path: Path) -> None:
     """Before, marks had the absolute path: after a restore elsewhere each sink was another query's."""
     (tmp_path / "before").mkdir()
     opened = Opened(tmp_path / "before")
-    query = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    query = opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     opened.batch(0, 0)
     opened.engine.stop()
     shutil.move(tmp_path / "before", tmp_path / "after")
@@ -294,7 +294,7 @@ def test_a_moved_state_directory_has_its_sinks(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     other = Opened(tmp_path / "elsewhere")
     with pytest.raises(InvalidSetting, match="is the sink of another query"):
-        other.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+        other.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     other.engine.stop()
 
 
@@ -302,7 +302,7 @@ def test_a_mark_of_an_earlier_version_is_known(opened: Opened, tmp_path: Path) -
     marks = tmp_path / "out" / "_weft"
     marks.mkdir(parents=True)
     (marks / "owner").write_text(f"{opened.engine.core.directory.root}:q1")
-    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     assert str(opened.engine.core.directory.root) not in (marks / "owner").read_text()
 
 
@@ -312,7 +312,7 @@ def test_files_and_folders_are_on_disk_before_they_are_noted(
     synced: list[str] = []
     sync = sinks._sync
     monkeypatch.setattr(sinks, "_sync", lambda path: (synced.append(path.name), sync(path))[1])
-    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     batches(opened, 0)
     opened.engine.deliveries.stop()
     assert synced[-4:] == [f".{part(0)}.tmp", "out", f".{0:012d}.json.tmp", "_weft"]
@@ -323,8 +323,8 @@ def test_many_rows_are_row_groups_of_one_file_and_several_calls(
 ) -> None:
     monkeypatch.setattr(sinks, "_TOGETHER_ROWS", 4)
     received = Received()
-    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
-    opened.engine.create("SELECT x FROM a", sink=callback(received))
+    opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    opened.engine.create_one("SELECT x FROM a", sink=callback(received))
     opened.batch(0, *range(10))
     opened.engine.deliveries.stop()
     assert files_of(tmp_path / "out") == {part(0): list(range(10))}
@@ -338,7 +338,7 @@ def test_reasons_are_in_the_message_of_the_log(opened: Opened, caplog: pytest.Lo
     failing = Received()
     failing.fails = True
     bound = bind("SELECT x FROM a", STREAMS)
-    opened.engine.deliveries.create([("mine", bound)], lambda _: callback(failing))
+    opened.engine.create([("mine", bound)], sink=lambda _: callback(failing))
     batches(opened, 0)
     wait_for(lambda: "sink of query mine failed and will be tried again: the other side is down" in caplog.messages)
 
@@ -348,7 +348,7 @@ def test_batches_before_the_query_are_no_gap(opened: Opened) -> None:
     opened.restart()
     core = opened.engine.core
     core.begin(0, partitions=1)
-    query = opened.engine.create("SELECT x FROM a", sink=callback(Received()))  # from the next batch on
+    query = opened.engine.create_one("SELECT x FROM a", sink=callback(Received()))  # from the next batch on
     core.abort()
     batches(opened, 0, 1)
     query.deliver_to(callback(Received()), skip_missing=True)

@@ -38,8 +38,8 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
 
 def test_rows_are_delivered_batch_by_batch_with_their_names(opened: Opened) -> None:
     received, named = Received(), []
-    opened.engine.create("SELECT x, k AS key FROM a WHERE x > 1", sink=callback(received))
-    opened.engine.create("SELECT x, k AS key FROM a", sink=callback(lambda found, _: named.extend(found)))
+    opened.engine.create_one("SELECT x, k AS key FROM a WHERE x > 1", sink=callback(received))
+    opened.engine.create_one("SELECT x, k AS key FROM a", sink=callback(lambda found, _: named.extend(found)))
     opened.batch(0, 1, 2)
     opened.batch(1, 1)
     opened.batch(2, 5, 6)
@@ -60,7 +60,7 @@ def test_a_sink_that_comes_late_gets_what_was_committed_before(opened: Opened) -
 
 def test_a_callback_attached_again_goes_on_where_it_was(opened: Opened) -> None:
     first, second = Received(), Received()
-    opened.engine.create("SELECT x FROM a", name="q", sink=callback(first))
+    opened.engine.create_one("SELECT x FROM a", name="q", sink=callback(first))
     opened.batch(0, 1)
     opened.restart()
     opened.batch(1, 2)
@@ -72,8 +72,8 @@ def test_a_callback_attached_again_goes_on_where_it_was(opened: Opened) -> None:
 def test_a_failing_sink_says_so_holds_nobody_up_and_misses_nothing(opened: Opened) -> None:
     failing, other = Received(), Received()
     failing.fails = True
-    query = opened.engine.create("SELECT x FROM a", sink=callback(failing))
-    opened.engine.create("SELECT x FROM a", sink=callback(other))
+    query = opened.engine.create_one("SELECT x FROM a", sink=callback(failing))
+    opened.engine.create_one("SELECT x FROM a", sink=callback(other))
     opened.batch(0, 1)
     opened.batch(1, 2)
     deliveries = opened.engine.deliveries
@@ -89,8 +89,8 @@ def test_a_failing_sink_says_so_holds_nobody_up_and_misses_nothing(opened: Opene
 def test_a_sink_that_hangs_holds_nobody_up(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "PATIENCE", 0.2)
     go_on, other = threading.Event(), Received()
-    opened.engine.create("SELECT x FROM a", sink=callback(lambda *_: go_on.wait(60) and None))
-    opened.engine.create("SELECT x FROM a", sink=callback(other))
+    opened.engine.create_one("SELECT x FROM a", sink=callback(lambda *_: go_on.wait(60) and None))
+    opened.engine.create_one("SELECT x FROM a", sink=callback(other))
     opened.batch(0, 1)
     wait_for(lambda: other.batches)
     opened.engine.deliveries.stop()
@@ -99,7 +99,7 @@ def test_a_sink_that_hangs_holds_nobody_up(opened: Opened, monkeypatch: pytest.M
 
 def test_a_dropped_query_delivers_its_last_rows_and_no_more(opened: Opened) -> None:
     received = Received()
-    query = opened.engine.create("SELECT x FROM a", sink=callback(received))
+    query = opened.engine.create_one("SELECT x FROM a", sink=callback(received))
     opened.batch(0, 1)
     query.drop()
     opened.batch(1, 2)
@@ -109,7 +109,7 @@ def test_a_dropped_query_delivers_its_last_rows_and_no_more(opened: Opened) -> N
 
 def test_joined_rows_are_delivered(opened: Opened) -> None:
     received = Received()
-    opened.engine.create(JOIN, sink=callback(received))
+    opened.engine.create_one(JOIN, sink=callback(received))
     opened.batch(0, 1)
     opened.batch(1, 2, 3, stream="b")
     opened.engine.stop()
@@ -124,7 +124,7 @@ def test_no_sinks_need_nothing(opened: Opened) -> None:
 
 
 def test_each_batch_with_rows_is_one_file_and_one_manifest(opened: Opened, tmp_path: Path) -> None:
-    opened.engine.create("SELECT x FROM a WHERE x > 1", sink=parquet(tmp_path / "out"))
+    opened.engine.create_one("SELECT x FROM a WHERE x > 1", sink=parquet(tmp_path / "out"))
     opened.batch(0, 2, 3)
     opened.batch(1, 1)
     opened.batch(2, 4)
@@ -136,7 +136,7 @@ def test_each_batch_with_rows_is_one_file_and_one_manifest(opened: Opened, tmp_p
 
 
 def test_a_restart_goes_on_by_itself(opened: Opened, tmp_path: Path) -> None:
-    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     opened.batch(0, 1)
     opened.restart()
     opened.batch(1, 2)
@@ -145,7 +145,7 @@ def test_a_restart_goes_on_by_itself(opened: Opened, tmp_path: Path) -> None:
 
 
 def test_a_crash_between_file_and_cursor_delivers_no_row_twice(opened: Opened, tmp_path: Path) -> None:
-    query = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    query = opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     opened.batch(0, 1)
     opened.engine.deliveries.stop()
     opened.crash()
@@ -160,9 +160,9 @@ def test_a_crash_between_file_and_cursor_delivers_no_row_twice(opened: Opened, t
 
 
 def test_a_directory_belongs_to_one_query(opened: Opened, tmp_path: Path) -> None:
-    first = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    first = opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     with pytest.raises(InvalidSetting, match="is the sink of another query"):
-        opened.engine.create("SELECT k FROM a", sink=parquet(tmp_path / "out"))
+        opened.engine.create_one("SELECT k FROM a", sink=parquet(tmp_path / "out"))
     first.deliver_to(parquet(tmp_path / "out"))
     assert set(opened.engine.deliveries._running) == {first.id}
 
@@ -170,10 +170,10 @@ def test_a_directory_belongs_to_one_query(opened: Opened, tmp_path: Path) -> Non
 def test_a_sink_of_a_query_that_never_lived_is_forgotten(opened: Opened, tmp_path: Path) -> None:
     """It was waiting for a boundary when the process died: its id will be somebody else's."""
     opened.engine.core.begin(0, partitions=1)
-    lost = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "lost"))
+    lost = opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "lost"))
     opened.crash()
     assert opened.engine.core.roster.names == {}
-    found = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    found = opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     assert found.id == lost.id
     opened.batch(0, 7)
     opened.engine.stop()
@@ -205,13 +205,13 @@ def test_a_crash_leaves_a_query_with_its_sink_or_neither(
         }[step]
         patch.setattr(*where, die)
         with pytest.raises(Killed):
-            opened.engine.create("SELECT x FROM a", name="q", sink=parquet(tmp_path / "out"))
+            opened.engine.create_one("SELECT x FROM a", name="q", sink=parquet(tmp_path / "out"))
         opened.engine.core.directory.close()
     opened.open()
     assert set(opened.engine.core.roster.names) == ({"q"} if lives else set())
     if not lives:
-        opened.engine.create("SELECT x FROM a WHERE x < 0", name="other", sink=parquet(tmp_path / "elsewhere"))
-        opened.engine.create("SELECT x FROM a", name="q", sink=parquet(tmp_path / "out"))
+        opened.engine.create_one("SELECT x FROM a WHERE x < 0", name="other", sink=parquet(tmp_path / "elsewhere"))
+        opened.engine.create_one("SELECT x FROM a", name="q", sink=parquet(tmp_path / "out"))
     opened.engine.batch(0, 7)
     opened.engine.stop()
     assert files_of(tmp_path / "out") == {part(0): [7]}
@@ -219,14 +219,12 @@ def test_a_crash_leaves_a_query_with_its_sink_or_neither(
 
 
 def test_nothing_is_created_if_one_of_the_sinks_cannot_be_had(opened: Opened, tmp_path: Path) -> None:
-    opened.engine.create("SELECT x FROM a", name="first", sink=parquet(tmp_path / "taken"))
+    opened.engine.create_one("SELECT x FROM a", name="first", sink=parquet(tmp_path / "taken"))
     bound = bind("SELECT x FROM a", opened.engine.core.streams)
     with pytest.raises(InvalidSetting, match="is the sink of another query"):
-        opened.engine.deliveries.create(
-            [("free", bound), ("taken", bound)], lambda query: parquet(tmp_path / query.name)
-        )
+        opened.engine.create([("free", bound), ("taken", bound)], sink=lambda query: parquet(tmp_path / query.name))
     assert set(opened.engine.core.roster.names) == {"first"}
-    opened.engine.create("SELECT x FROM a", name="again", sink=parquet(tmp_path / "free"))
+    opened.engine.create_one("SELECT x FROM a", name="again", sink=parquet(tmp_path / "free"))
     opened.batch(0, 7)
     opened.engine.stop()
     assert files_of(tmp_path / "free") == files_of(tmp_path / "taken") == {part(0): [7]}
@@ -234,17 +232,17 @@ def test_nothing_is_created_if_one_of_the_sinks_cannot_be_had(opened: Opened, tm
 
 def test_a_query_dropped_before_its_boundary_gives_its_directory_back(opened: Opened, tmp_path: Path) -> None:
     opened.engine.core.begin(0, partitions=1)
-    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out")).drop()
+    opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out")).drop()
     opened.engine.core.abort()
     wait_for(lambda: not list(opened.engine.core.directory.path("sinks").iterdir()))
-    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "out"))
+    opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "out"))
     opened.batch(0, 7)
     opened.engine.stop()
     assert files_of(tmp_path / "out") == {part(0): [7]}
 
 
 def test_a_directory_that_is_gone_holds_up_no_start(opened: Opened, tmp_path: Path) -> None:
-    query = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "disk" / "out"))
+    query = opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "disk" / "out"))
     opened.engine.stop()
     shutil.rmtree(tmp_path / "disk")
     (tmp_path / "disk").write_text("not a directory")
@@ -257,8 +255,8 @@ def test_a_directory_that_is_gone_holds_up_no_start(opened: Opened, tmp_path: Pa
 
 
 def test_a_sink_that_cannot_be_had_leaves_the_one_there_is(opened: Opened, tmp_path: Path) -> None:
-    first = opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "first"))
-    opened.engine.create("SELECT x FROM a", sink=parquet(tmp_path / "second"))
+    first = opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "first"))
+    opened.engine.create_one("SELECT x FROM a", sink=parquet(tmp_path / "second"))
     with pytest.raises(InvalidSetting, match="is the sink of another query"):
         first.deliver_to(parquet(tmp_path / "second"))
     opened.batch(0, 7)

@@ -26,7 +26,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
 def test_a_sink_whose_file_is_gone_is_missed(opened: Opened, summed_up: bool, attached: bool, ended: bool) -> None:
     received = Received()
     received.fails = True  # otherwise it has had everything when its query ends
-    query = opened.engine.create("SELECT x FROM a", sink=None if attached else callback(received))
+    query = opened.engine.create_one("SELECT x FROM a", sink=None if attached else callback(received))
     if attached:
         query.deliver_to(callback(received))
     opened.batch(0, 1)
@@ -46,7 +46,7 @@ def test_a_sink_whose_file_is_gone_is_missed(opened: Opened, summed_up: bool, at
 
 
 def test_a_sink_that_has_had_everything_is_not_missed(opened: Opened) -> None:
-    query = opened.engine.create("SELECT x FROM a", sink=callback(Received()))
+    query = opened.engine.create_one("SELECT x FROM a", sink=callback(Received()))
     opened.batch(0, 1)
     query.drop()
     wait_for(lambda: not opened.engine.deliveries._running)
@@ -61,7 +61,7 @@ def test_a_sink_that_has_had_everything_is_not_missed(opened: Opened) -> None:
 def test_a_sink_attached_to_a_query_that_waits_is_missed_too(opened: Opened) -> None:
     core = opened.engine.core
     core.begin(0, partitions=1)
-    query = opened.engine.create("SELECT x FROM a")
+    query = opened.engine.create_one("SELECT x FROM a")
     query.deliver_to(callback(Received()))
     core.abort()
     opened.engine.stop()
@@ -76,7 +76,7 @@ def test_a_sink_attached_to_a_query_that_waits_is_missed_too(opened: Opened) -> 
 def test_a_crash_between_the_file_and_the_changelog_costs_no_sink(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = opened.engine.create("SELECT x FROM a")
+    query = opened.engine.create_one("SELECT x FROM a")
     with monkeypatch.context() as patch:
         patch.setattr(Core, "note_sink", lambda *_: None)
         query.deliver_to(callback(Received()))

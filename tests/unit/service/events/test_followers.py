@@ -89,7 +89,7 @@ def test_rows_that_are_not_kept_are_a_gap(made: tuple[Service, Here]) -> None:
     query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
     for number in range(3):
         host.batch(a=rows((number, 1, number)))
-    host.engine.core.trim_results(2)
+    host.catalog.core.trim_results(2)
 
     async def test(followers: Followers, bell: Bell) -> None:
         kinds = await take(followers.follow(EVERYBODY, query, Cursor(0)), 3)

@@ -53,14 +53,14 @@ def test_a_sink_that_has_failed_is_resumed(host: tuple[TestClient, Here]) -> Non
     client, here = host
     for name in ("q", "without"):
         client.post("/v1/queries", json={"sql": "SELECT x FROM a", "name": name})
-    deliveries = here.engine.deliveries
+    deliveries = here.catalog.deliveries
     deliveries._detached[QueryId("q1")] = SinkNote(QueryId("q1"), 0)
     deliveries.fail(QueryId("q1"), "it is too slow")
     shown = client.get("/v1/queries/q").json()
     assert (shown["sink_state"], shown["sink_error"], shown["sink_gaps"]) == ("failed", "it is too slow", [])
     for number in range(3):
         here.batch(a=rows((number, 1, 5)))
-    here.engine.core.trim_results(2)
+    here.catalog.core.trim_results(2)
     shown = client.post("/v1/queries/q/sink/resume").json()
     assert (shown["sink_state"], shown["sink_error"]) == ("detached", "")
     assert shown["sink_gaps"] == [{"from": 0, "until": 2, "reason": "it is too slow"}]
@@ -117,7 +117,7 @@ def test_a_bug_is_an_error_of_the_same_shape(host: tuple[TestClient, Here], monk
     def bug() -> None:
         raise RuntimeError("secret inner workings")
 
-    monkeypatch.setattr(here.engine, "streams", bug)
+    monkeypatch.setattr(here.catalog, "declared_streams", bug)
     answer = client.get("/v1/streams")
     assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
     assert "secret" not in answer.text

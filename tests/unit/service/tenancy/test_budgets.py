@@ -37,7 +37,7 @@ def make(path: Path, limits: Limits) -> tuple[Service, Here, Budgets, Clock, Ten
 
 
 def feed(host: Here, batches: int) -> None:
-    core = host.engine.core
+    core = host.catalog.core
     for _ in range(batches):
         second = core.next_batch
         host.batch(a=rows((second, 1, 5)), b=rows((second, 1, 6)))
@@ -113,10 +113,10 @@ def uncounted(host: Here, batch: int) -> Counted:
 def test_what_was_not_counted_is_a_share_among_queries_of_one_tenant(tmp_path: Path) -> None:
     service, host, _, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=1000))
     mine = service.create(tenant, [Wanted(LARGE, "many"), Wanted(LARGE, "same")])
-    join = next(each.id for each in host.engine.core.plan.joins)
+    join = next(each.id for each in host.catalog.core.plan.joins)
     counted = Counted(0, {mine[0].id: None, mine[1].id: 7}, {f"join:{join}": 100})
-    matches = Matches.of(host.engine, counted)
-    assert matches_of(host.engine, matches, tenant, 1000) == {
+    matches = Matches.of(host.catalog, counted)
+    assert matches_of(host.catalog, matches, tenant, 1000) == {
         mine[0].id: 50.0,
         mine[1].id: 7.0,
     }
@@ -129,7 +129,7 @@ def test_nobody_pays_for_what_others_match(tmp_path: Path) -> None:
     service.create(Tenant("other", admin=False), [Wanted(LARGE, "many")])
     for _ in range(10):
         feed(host, 1)
-        batch = host.engine.core.next_batch - 1
+        batch = host.catalog.core.next_batch - 1
         counted = uncounted(host, batch)
         budgets._look_at_matches(counted)
     assert sum(counted.through.values()) > 2 * FAR_BEYOND
@@ -142,7 +142,7 @@ def test_own_matches_are_counted_where_an_operator_is_shared(tmp_path: Path) -> 
     service.create(Tenant("other", admin=False), [Wanted(LARGE, "many")])
     for _ in range(4 + BATCHES_GRACE):
         feed(host, 1)
-        budgets._look_at_matches(uncounted(host, host.engine.core.next_batch - 1))
+        budgets._look_at_matches(uncounted(host, host.catalog.core.next_batch - 1))
     assert [query.state for query in mine] == ["failed", "live"]
 
 
@@ -150,7 +150,7 @@ def test_what_is_not_kept_is_held_against_nobody(tmp_path: Path) -> None:
     service, host, budgets, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=1))
     mine = service.create(tenant, [Wanted(LARGE, "many")])[0]
     service.create(Tenant("other", admin=False), [Wanted(LARGE, "many")])
-    join = next(each.id for each in host.engine.core.plan.joins)
+    join = next(each.id for each in host.catalog.core.plan.joins)
     budgets._look_at_matches(Counted(99, {mine.id: None}, {f"join:{join}": 1000}))
     assert mine.state == "live"
 

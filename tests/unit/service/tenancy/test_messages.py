@@ -78,9 +78,9 @@ def test_every_answer_about_a_query_that_failed(tmp_path: Path) -> None:
     query = service.create(ADS, [Wanted("SELECT x FROM a", "q")])[0]
     host.batch(a=rows((0, 1, 5)))
     reason = f"it makes the batch fail: FileNotFoundError: {tmp_path}/state/data/1.arrow"
-    host.engine.core.set_aside(query.id, host.engine.core.next_batch, reason)
-    host.engine.deliveries.error_of = lambda _: f"[Errno 28] No space left on device: '{tmp_path}/out'"  # type: ignore[method-assign]
-    host.engine.deliveries.state_of = lambda _: "retrying"  # type: ignore[method-assign]
+    host.catalog.core.set_aside(query.id, host.catalog.core.next_batch, reason)
+    host.catalog.deliveries.error_of = lambda _: f"[Errno 28] No space left on device: '{tmp_path}/out'"  # type: ignore[method-assign]
+    host.catalog.deliveries.state_of = lambda _: "retrying"  # type: ignore[method-assign]
 
     def answers(tenant: Tenant) -> list[Any]:
         views = service.views(tenant)
