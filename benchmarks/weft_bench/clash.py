@@ -34,7 +34,7 @@ from rich.table import Table
 from weft.engine import Engine
 from weft.engine.inputs.declare import files
 from weft.plan.changelog import QueryId
-from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery, Predicate, compare
+from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery, Predicate, predicate_of
 from weft.planner.joins.order_plan import ProbePlan
 from weft.planner.joins.orders import plan_alone
 from weft.planner.joins.planners import COSTS, Planner, plan_each_alone, plan_probes
@@ -94,7 +94,7 @@ def queries_of(setting: Setting) -> tuple[JoinQuery, ...]:
     random = Random(setting.seed)
     inputs = [JoinInput(f"r{at:03}") for at in range(RELATIONS)]
     predicates = [
-        compare(Attribute(inputs[one], f"a{left}"), Attribute(inputs[other], f"a{right}"))
+        predicate_of(Attribute(inputs[one], f"a{left}"), Attribute(inputs[other], f"a{right}"))
         for one, left, other, right in GRAPH
     ]
     parts = {size: [each for each in combinations(predicates, size - 1) if _is_connected(each)] for size in (3, 4)}

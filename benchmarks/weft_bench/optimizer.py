@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.plan.changelog import QueryId
-from weft.planner.highs import Limits
-from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery, Predicate, compare
+from weft.planner.highs import SolverLimits
+from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery, Predicate, predicate_of
 from weft.planner.joins.order_plan import Method, ProbePlan
 from weft.planner.joins.orders import add_queries, plan_alone, plan_probe_orders
 from weft.planner.joins.program.model import build_model
@@ -123,7 +123,7 @@ def environment(relations: int, seed: int) -> tuple[tuple[Predicate, ...], Stati
     random = Random(seed)
     inputs = [JoinInput(f"r{at:03}") for at in range(relations)]
     found = {
-        compare(
+        predicate_of(
             Attribute(one, f"a{number}"),
             Attribute(random.choice([each for each in inputs if each != one]), f"a{random.randrange(ATTRIBUTES)}"),
         )
@@ -174,7 +174,7 @@ class _Round:
 def _round(case: Case, seed: int) -> _Round:
     predicates, statistics = environment(case.relations, seed)
     queries = make_queries(case, predicates, seed)
-    limits = Limits(time=timedelta(seconds=case.seconds), gap=case.gap, seed=seed)
+    limits = SolverLimits(time=timedelta(seconds=case.seconds), gap=case.gap, seed=seed)
     began, cpu = time.perf_counter(), time.process_time()
     plan = plan_probe_orders(queries, statistics, limits=limits, method=Method.ILP)
     seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu

@@ -23,12 +23,12 @@ from weft.planner.partitioning.choose import choose_partitioning, unshared_cost
 from weft.planner.partitioning.compile import compile_workload
 from weft.planner.partitioning.ladder import Effort, run_rung
 from weft.planner.partitioning.model import Solved, model_size, solve_exactly
-from weft.planner.partitioning.problem import Problem, bound_of, cost_of
+from weft.planner.partitioning.problem import Problem, cost_of, lower_bound
 from weft.planner.partitioning.search import search
 from weft.planner.partitioning.sharing_counts import count_loads, count_shared_rows
 from weft.planner.partitioning.workload import (
     LADDER,
-    Input,
+    PartitionedInput,
     PartitionedQuery,
     PartitioningLimits,
     PartitioningWorkload,
@@ -119,7 +119,7 @@ def make_workload(size: Size, *, seed: int = 0) -> PartitioningWorkload:
     random = Random(seed)
     streams = 1 if size.queries <= 16 else 4
     attributes = min(size.queries, 8)
-    loads: dict[Input, tuple[float, ...]] = {}
+    loads: dict[PartitionedInput, tuple[float, ...]] = {}
     shared: list[SharedRows] = []
     for number in range(streams):
         name = f"stream{number}"
@@ -128,7 +128,7 @@ def make_workload(size: Size, *, seed: int = 0) -> PartitioningWorkload:
         loads |= count_loads(name, rows, size.key_groups)
         shared.extend(count_shared_rows(name, rows))
     queries = tuple(
-        PartitionedQuery(f"q{at}", ((Input(f"stream{at % streams}", f"a{at // streams % attributes}"),),))
+        PartitionedQuery(f"q{at}", ((PartitionedInput(f"stream{at % streams}", f"a{at // streams % attributes}"),),))
         for at in range(size.queries)
     )
     return PartitioningWorkload(queries, size.partitions, size.key_groups, loads=loads, shared=tuple(shared))
@@ -152,7 +152,7 @@ def measure(size: Size, *, exact_seconds: float, seed: int = 0) -> Line:
         exact = _measured(EXACT, problem, lambda: solve_exactly(problem, search(problem), seed=seed, **limits))
         measured.append(exact)
     hashed = compiled.hashed()
-    start = Solved(hashed, cost_of(problem, hashed).total, bound_of(problem))
+    start = Solved(hashed, cost_of(problem, hashed).total, lower_bound(problem))
     for rung in LADDER[1:]:
         effort = Effort(BAR_SECONDS, 0.01, seed)
         began = time.perf_counter()
@@ -177,7 +177,7 @@ def _measured(way: str, problem: Problem, solve: Callable[[], Solved]) -> Measur
 
 def _searched(problem: Problem) -> Solved:
     placement = search(problem)
-    return Solved(placement, cost_of(problem, placement).total, bound_of(problem))
+    return Solved(placement, cost_of(problem, placement).total, lower_bound(problem))
 
 
 WAYS = (EXACT, AUTO, Rung.SEARCH.value, *(rung.value for rung in LADDER[1:]))

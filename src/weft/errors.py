@@ -54,7 +54,7 @@ class WeftError(Exception):
             text += f"\n  hint: {self.hint}"
         return text
 
-    def in_a_line(self) -> str:
+    def one_line(self) -> str:
         """Return message, code and detail in one line, for the log. The hint is meant for the caller only."""
         text = f"{self.message} [{self.code}]" + (f": {self.detail}" if self.detail else "")
         return " ".join(text.split())

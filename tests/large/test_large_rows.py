@@ -16,7 +16,7 @@ import pyarrow.parquet
 
 from tests.support.harness import CoreHarness
 from tests.support.read_results import read_chunk
-from weft.execution.input.decode import read_pieces
+from weft.execution.input.decode import decode_files
 from weft.execution.input.pieces import BYTES_AT_ONCE
 from weft.execution.results.read import chunks_of, plan_reading
 from weft.execution.selection.select import rows_at_once
@@ -69,7 +69,7 @@ def batch(harness: CoreHarness, name: str, path: Path) -> None:
     assert begun is not None
     program, task = begun
     tag = program.streams[name]
-    pieces = read_pieces(
+    pieces = decode_files(
         tag.stream, [str(path)], columns=tag.columns, quarantine=task.quarantine, rows=rows_at_once(tag)
     )
     core.commit(task.batch, run_here(program, task, pieces))

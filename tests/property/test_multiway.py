@@ -42,7 +42,7 @@ from weft.plan.expression import TRUE, Opaque
 from weft.plan.query import BoundQuery
 from weft.plan.types import INT
 from weft.sql import bind
-from weft.sql.names.connection import components
+from weft.sql.names.connection import linked_groups
 
 SEEDS = range(60)
 
@@ -79,7 +79,7 @@ def test_every_query_binds_and_needs_no_spark() -> None:
 
 def test_conditions_connect_all_relations() -> None:
     for _, query in joins():
-        assert len(components(len(query.relations), [sorted(relations_in(each)) for each in query.conditions])) == 1
+        assert len(linked_groups(len(query.relations), [sorted(relations_in(each)) for each in query.conditions])) == 1
 
 
 def test_all_kinds_of_joins_occur() -> None:

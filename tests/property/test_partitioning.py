@@ -12,8 +12,8 @@ from weft.planner.partitioning.choose import choose_partitioning
 from weft.planner.partitioning.compile import compile_workload
 from weft.planner.partitioning.problem import cost_of
 from weft.planner.partitioning.workload import (
-    Grouping,
-    Input,
+    AssignmentGrouping,
+    PartitionedInput,
     PartitionedQuery,
     PartitioningLimits,
     PartitioningWorkload,
@@ -25,7 +25,7 @@ STREAMS = ("s", "t")
 ATTRIBUTES = ("a", "b", "c")
 QUICK = PartitioningLimits(seconds=0.05, iterations=1)
 
-inputs = st.builds(Input, st.sampled_from(STREAMS), st.sampled_from(ATTRIBUTES))
+inputs = st.builds(PartitionedInput, st.sampled_from(STREAMS), st.sampled_from(ATTRIBUTES))
 sane_numbers = st.floats(0, 1e6)
 numbers = sane_numbers | st.sampled_from([math.inf, math.nan, -1.0, 0.0])
 operators = st.lists(inputs, min_size=1, max_size=3, unique=True).map(tuple)
@@ -49,7 +49,7 @@ def workloads(draw: st.DrawFn, rows: st.SearchStrategy[float] = numbers) -> Part
         latency=draw(st.just(()) | st.lists(rows, min_size=partitions, max_size=partitions).map(tuple)),
         processing=draw(rows),
         current=draw(st.dictionaries(inputs, st.lists(st.integers(-1, 7), max_size=groups).map(tuple), max_size=3)),
-        grouping=draw(st.sampled_from(Grouping)),
+        grouping=draw(st.sampled_from(AssignmentGrouping)),
     )
 
 
@@ -71,7 +71,7 @@ def test_valid_and_never_worse_than_unshared_hashing(workload: PartitioningWorkl
 @given(workloads(sane_numbers))
 @settings(max_examples=30)
 def test_the_reported_cost_is_that_of_the_routes(workload: PartitioningWorkload) -> None:
-    workload = replace(workload, grouping=Grouping.PER_ATTRIBUTE)
+    workload = replace(workload, grouping=AssignmentGrouping.PER_ATTRIBUTE)
     chosen = choose_partitioning(workload, replace(QUICK, seconds=0.02))
     compiled = compile_workload(workload)
     placement = tuple(at for route in chosen.routes for at in route.partition_of)

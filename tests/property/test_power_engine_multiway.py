@@ -17,7 +17,7 @@ from tests.support.run import Mismatch
 from weft.execution.join import probe_step as hop
 from weft.execution.join import probe_tree as walk
 from weft.execution.join import session_join, store_view
-from weft.execution.join.store_view import Seen, StoreViews
+from weft.execution.join.store_view import StoreView, StoreViews
 from weft.kernels.join import and_sets as combine
 from weft.plan.probe_tree import Probe
 from weft.storage.combinations import Combinations
@@ -48,7 +48,7 @@ def forgets_comparisons(patch: pytest.MonkeyPatch) -> None:
 def forgets_other_equalities(patch: pytest.MonkeyPatch) -> None:
     """Of several equalities, only the one that divides the work counts."""
 
-    def all_equal(self: hop.Hop, seen: Seen, pairs: tuple[Any, Any]) -> Any:
+    def all_equal(self: hop.Hop, seen: StoreView, pairs: tuple[Any, Any]) -> Any:
         return np.ones(len(pairs[0]), np.bool_)
 
     patch.setattr(hop.Hop, "_equal", all_equal)
@@ -67,7 +67,7 @@ def sees_too_much(patch: pytest.MonkeyPatch) -> None:
     """Every new tuple sees all others of its batch, so that a combination is found by each of its new tuples."""
     usual = StoreViews.seen
 
-    def seen(self: StoreViews, probe: Probe, *, rebuild: bool) -> Iterator[Seen]:
+    def seen(self: StoreViews, probe: Probe, *, rebuild: bool) -> Iterator[StoreView]:
         yield from usual(self, probe, rebuild=rebuild)
         if len(probe.added) == 1 and probe.added[0] < probe.start and not rebuild:
             for each in self.fresh:

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark import expression_corpus as corpus
-from weft.kernels.bitset import column_of
+from weft.kernels.bitset import rows_with_slot
 from weft.kernels.expression.evaluate import EvaluationError, evaluate
 from weft.kernels.selection.index import Want, build_index, opaque_predicates
 from weft.plan.expression import Call, Expression, to_sql
@@ -131,7 +131,7 @@ def test_clauses_through_binder_and_index(spark: SparkSession) -> None:
         for want, condition in zip(kept, conditions, strict=True):
             outcome = theirs[condition]
             assert not isinstance(outcome, str), f"{condition}: {outcome}"
-            assert column_of(tagged.sets, want.slot).tolist() == outcome.to_pylist(), corpus.CLAUSES[want.slot]
+            assert rows_with_slot(tagged.sets, want.slot).tolist() == outcome.to_pylist(), corpus.CLAUSES[want.slot]
         for slot in tagged.failures:
             assert _spark_failure(frame, f"({corpus.CLAUSES[slot]})") is not None, tagged.failures[slot]
         assert nasty or not tagged.failures

@@ -16,7 +16,7 @@ from weft.errors import OutOfMemory, WeftError, WorkerLost
 from weft.spark.errors import to_user_error
 from weft.spark.expression_errors import expression_error
 from weft.spark.session import own_session
-from weft.spark.worker import Worker, at_work
+from weft.spark.worker import Worker, worker_limits
 
 pytestmark = pytest.mark.spark
 OPAQUE = "SELECT v FROM a WHERE upper(name) = 'N'"
@@ -134,7 +134,7 @@ def test_memory_of_a_worker(place: Place, code: str, kind: type[WeftError]) -> N
     def greedy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os  # noqa: F401
 
-        with at_work(Worker(memory=3 << 30)):
+        with worker_limits(Worker(memory=3 << 30)):
             for batch in batches:
                 eval(code)
                 yield batch

@@ -39,7 +39,7 @@ def test_a_range_of_computed_rows_is_computed_alone(place: Place, monkeypatch: p
         asked.extend(read_chunk(reading, chunk).num_rows for chunk in chunks)
         return project(spark, reading, chunks, outputs, **options)
 
-    monkeypatch.setattr(projected, "project", counted)
+    monkeypatch.setattr(projected, "read_results", counted)
     for query in (computed, windows, having):
         every = _values(query, 0, 10_000)
         assert len(every) >= 6

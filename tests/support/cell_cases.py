@@ -17,13 +17,13 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from weft.kernels.aggregate import close_windows as close
-from weft.kernels.aggregate.cells import Cells, concat
+from weft.kernels.aggregate.cells import Cells, concat_cells
 from weft.kernels.aggregate.close_windows import Closing, WindowMerger, in_closing_order
-from weft.kernels.aggregate.result_columns import WindowEnd, finish
+from weft.kernels.aggregate.result_columns import WindowEnd, result_table
 from weft.kernels.aggregate.rows_to_cells import Accumulator, Family, RowBatch
 from weft.kernels.arrow_types import arrow_type
 from weft.kernels.bitset import set_to_words
-from weft.plan.aggregation import Aggregation, Call, Function, GroupKey
+from weft.plan.aggregation import AggregateCall, Aggregation, Function, GroupKey
 from weft.plan.expression import Column, to_sql
 from weft.plan.slots import slot_set, words_for
 from weft.plan.types import BIGINT, BOOLEAN, DATE, DOUBLE, FLOATS, INTEGERS, NUMBERS, STRING, TIMESTAMP, DataType, Kind
@@ -93,29 +93,31 @@ def rank(value: Value) -> Value:
 # ---- calls
 
 
-def calls_for(type_: DataType) -> tuple[Call, ...]:
+def calls_for(type_: DataType) -> tuple[AggregateCall, ...]:
     """Every call that takes values of a type (in column v)."""
     argument = Column("v", type_)
     results = {Function.MIN: type_, Function.MAX: type_}
-    calls = [Call(function, (argument,), results.get(function, BIGINT)) for function in COUNTED]
+    calls = [AggregateCall(function, (argument,), results.get(function, BIGINT)) for function in COUNTED]
     if type_.kind in NUMBERS:
-        calls += [Call(Function.QUANTILE, (argument,), type_, fraction) for fraction in (0.0, 0.5, 0.9, 1.0)]
+        calls += [AggregateCall(Function.QUANTILE, (argument,), type_, fraction) for fraction in (0.0, 0.5, 0.9, 1.0)]
     if type_.kind in INTEGERS:
-        calls.append(Call(Function.SUM, (argument,), BIGINT if type_.kind is not Kind.BIGINT else decimal_type(38, 0)))
+        calls.append(
+            AggregateCall(Function.SUM, (argument,), BIGINT if type_.kind is not Kind.BIGINT else decimal_type(38, 0))
+        )
     if type_.kind in FLOATS:
-        calls.append(Call(Function.SUM, (argument,), DOUBLE))
-        calls.append(Call(Function.SPREAD, (argument,), DOUBLE))
+        calls.append(AggregateCall(Function.SUM, (argument,), DOUBLE))
+        calls.append(AggregateCall(Function.SPREAD, (argument,), DOUBLE))
     if type_.kind is Kind.DECIMAL and type_.precision < 38:
-        calls.append(Call(Function.SUM, (argument,), decimal_type(min(38, type_.precision + 10), type_.scale)))
-    return (Call(Function.ROWS, (None,), BIGINT), *calls)
+        calls.append(AggregateCall(Function.SUM, (argument,), decimal_type(min(38, type_.precision + 10), type_.scale)))
+    return (AggregateCall(Function.ROWS, (None,), BIGINT), *calls)
 
 
-def accumulators_of(calls: Iterable[Call]) -> tuple[Accumulator, ...]:
+def accumulators_of(calls: Iterable[AggregateCall]) -> tuple[Accumulator, ...]:
     found = {(call.function, call.argument): Accumulator(call.function, call.argument) for call in calls}
     return tuple(found.values())
 
 
-def fold(call: Call, values: Sequence[Value]) -> Value:
+def fold(call: AggregateCall, values: Sequence[Value]) -> Value:
     """The value of a call over some arguments, the slow way."""
     given = [value for value in values if value is not None]
     match call.function:
@@ -158,7 +160,7 @@ def spread(values: Sequence[float]) -> float:
     return float(sum((value - mean) ** 2 for value in exact))
 
 
-def is_same(call: Call, got: Value, values: Sequence[Value]) -> bool:
+def is_same(call: AggregateCall, got: Value, values: Sequence[Value]) -> bool:
     """Whether a value is what a call should give over some arguments, as exactly as the call promises."""
     wanted = fold(call, values)
     if wanted is None or got is None:
@@ -245,7 +247,7 @@ def close_all(
 
 
 def finished(
-    parts: Sequence[Cells], slot: int, calls: tuple[Call, ...], end: WindowEnd, groups: tuple[DataType, ...]
+    parts: Sequence[Cells], slot: int, calls: tuple[AggregateCall, ...], end: WindowEnd, groups: tuple[DataType, ...]
 ) -> dict[tuple[Value, ...], tuple[Value, ...]]:
     """What one query gets: values by window and group; fails if there are two rows for one."""
     mine = []
@@ -257,7 +259,7 @@ def finished(
     if not mine:
         return {}
     keys = tuple(GroupKey(Column(f"k{n}", type_), 0, type_) for n, type_ in enumerate(groups))
-    table = finish(concat(mine), Aggregation(keys, calls), end)
+    table = result_table(concat_cells(mine), Aggregation(keys, calls), end)
     edges = [table.column(name).cast(pa.int64()).to_pylist() for name in ("window_start", "window_end")]
     places = zip(*edges, *(table.column(f"g{n}").to_pylist() for n in range(len(groups))), strict=True)
     values = list(zip(*(table.column(f"a{n}").to_pylist() for n in range(len(calls))), strict=True))

@@ -11,10 +11,10 @@ from itertools import product
 from random import Random
 
 from weft.planner.partitioning.sharing_counts import count_loads, count_shared_rows
-from weft.planner.partitioning.workload import Input, PartitionedQuery, PartitioningWorkload
+from weft.planner.partitioning.workload import PartitionedInput, PartitionedQuery, PartitioningWorkload
 
 Rows = dict[str, list[dict[str, int]]]
-Assignment = Mapping[Input, Sequence[int]]
+Assignment = Mapping[PartitionedInput, Sequence[int]]
 
 
 def random_rows(random: Random, *, streams: int, attributes: int, groups: int, rows: int, alike: float = 0.7) -> Rows:
@@ -42,7 +42,7 @@ def workload_of(
     processing: float = 1.0,
 ) -> PartitioningWorkload:
     """The workload with exact statistics of the rows."""
-    loads: dict[Input, tuple[float, ...]] = {}
+    loads: dict[PartitionedInput, tuple[float, ...]] = {}
     for stream, each in rows.items():
         loads |= count_loads(stream, each, groups)
     shared = tuple(cell for stream, each in rows.items() for cell in count_shared_rows(stream, each))
@@ -53,7 +53,7 @@ def workload_of(
 
 def reads(name: str, *inputs: str) -> PartitionedQuery:
     """A query with one operator over inputs written stream.attribute."""
-    return PartitionedQuery(name, (tuple(Input(*each.split(".")) for each in inputs),))
+    return PartitionedQuery(name, (tuple(PartitionedInput(*each.split(".")) for each in inputs),))
 
 
 def cost_by_rows(rows: Rows, workload: PartitioningWorkload, assignment: Assignment) -> float:
@@ -85,7 +85,7 @@ def _cost(
     return total
 
 
-def all_assignments(workload: PartitioningWorkload) -> Iterator[dict[Input, tuple[int, ...]]]:
+def all_assignments(workload: PartitioningWorkload) -> Iterator[dict[PartitionedInput, tuple[int, ...]]]:
     """Every assignment that partitions the two sides of each join alike."""
     inputs = sorted({one for query in workload.queries for one in query.inputs})
     maps = list(product(range(workload.partitions), repeat=workload.key_groups))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from weft.plan.changelog import QueryId
-from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery, Predicate, compare
+from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery, Predicate, predicate_of
 from weft.planner.joins.statistics import Statistics
 
 
@@ -22,7 +22,7 @@ def attribute(text: str) -> Attribute:
 def condition(text: str) -> Predicate:
     """`R.a = S.b`."""
     left, comparison, right = text.split()
-    return compare(attribute(left), attribute(right), comparison)
+    return predicate_of(attribute(left), attribute(right), comparison)
 
 
 def query(name: str, *conditions: str) -> JoinQuery:

@@ -11,7 +11,7 @@ from tests.support.generators.workload import Create, Schedule
 from tests.support.shrink import Fails, shrink
 from tests.support.spec import Col, OutputColumn, QuerySpec, Style
 from weft.plan.types import TIMESTAMP
-from weft.sql.names.connection import components
+from weft.sql.names.connection import linked_groups
 
 _PLAIN = Style(predicates_in_on=False, unqualified=False, star=False, aliased=False)
 
@@ -67,7 +67,7 @@ def _simpler_queries(query: QuerySpec) -> Iterator[QuerySpec]:
 
 def _connected(query: QuerySpec) -> bool:
     links = [sorted(relations_in(condition)) for condition in query.conditions]
-    return len(components(len(query.relations), links)) == 1
+    return len(linked_groups(len(query.relations), links)) == 1
 
 
 def _without_relation(query: QuerySpec, gone: int) -> QuerySpec:

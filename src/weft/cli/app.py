@@ -11,7 +11,7 @@ import typer
 from weft import __version__
 from weft.cli import queries, show, streams
 from weft.cli.backend import Options
-from weft.cli.command import Json, Server, Session, StatePath, TokenFile, shared
+from weft.cli.command import CommandSession, Json, Server, StatePath, TokenFile, shared
 from weft.cli.failures import reported
 from weft.cli.top import top
 from weft.extras import extra
@@ -51,7 +51,7 @@ def weft(
 
 @app.command()
 @shared
-def plan(session: Session) -> None:
+def plan(session: CommandSession) -> None:
     """The shared plan: who shares what with whom."""
     shared_plan = session.backend.plan()
     session.answer(shared_plan, lambda: show.plan(shared_plan))

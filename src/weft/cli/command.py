@@ -34,14 +34,14 @@ Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 _SHARED = {"server": (Server, None), "path": (StatePath, None), "token_file": (TokenFile, None), "json": (Json, False)}
 
 
-class Session:
+class CommandSession:
     """The backend of one command, opened on first use, and its output."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self._backend: Backend | None = None
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> CommandSession:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,7 +90,7 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(context: typer.Context, **arguments: Any) -> None:
         options = Options(**{name: arguments.pop(name) for name in added}).over(context.obj)
-        with reported(as_json=options.json), Session(options) as session:
+        with reported(as_json=options.json), CommandSession(options) as session:
             command(session, **arguments)
 
     keyword = inspect.Parameter.KEYWORD_ONLY

@@ -22,12 +22,12 @@ from weft.service.config import Config, EngineSection, StreamSpec
 from weft.service.events.rows import LOOK_AHEAD, Cursor, batches_with_rows, farther, parse_cursor
 from weft.service.health import Standing, State
 from weft.service.observer import Observer, QueryFigures, StreamFigures
-from weft.service.service import Service, Wanted
+from weft.service.service import QuerySpec, Service
 from weft.service.tenancy.tenants import EVERYBODY, Tenants
-from weft.service.tenancy.views import Views, columns_of
+from weft.service.tenancy.views import Views, result_columns
 from weft.sql import parse_duration
 from weft.storage.directory import state_path
-from weft.storage.ended_queries import number_of
+from weft.storage.ended_queries import query_number
 
 if TYPE_CHECKING:
     from weft.service.client import NewQuery, NewStream
@@ -115,7 +115,7 @@ class Local:
         found, after = list["Query"](), 0
         while page := self._service.queries(EVERYBODY, state, after=after):
             found += self._views.queries(page)
-            after = number_of(page[-1].id)
+            after = query_number(page[-1].id)
         return found
 
     def query(self, name: str) -> Query:
@@ -124,11 +124,11 @@ class Local:
 
     def create(self, sql: str, *, name: str | None = None, deliver: bool = False) -> Query:
         """Create a query."""
-        return self._create([Wanted(sql, name, deliver)])[0]
+        return self._create([QuerySpec(sql, name, deliver)])[0]
 
     def create_many(self, queries: Sequence[NewQuery]) -> list[Query]:
         """Create queries together, all or nothing."""
-        return self._create([Wanted(each["sql"], each.get("name")) for each in queries])
+        return self._create([QuerySpec(each["sql"], each.get("name")) for each in queries])
 
     def drop(self, name: str) -> Query:
         """End a query; one that has ended stays as it is."""
@@ -146,7 +146,7 @@ class Local:
         """What creating a query would add; nothing is created."""
         return self._service.what_if(EVERYBODY, sql)
 
-    def _create(self, wanted: Sequence[Wanted]) -> list[Query]:
+    def _create(self, wanted: Sequence[QuerySpec]) -> list[Query]:
         return [self._query(query) for query in self._service.create(EVERYBODY, wanted)]
 
     def _query(self, query: Handle) -> Query:
@@ -168,7 +168,7 @@ class Local:
                 hint="--from start shows those that are committed.",
             )
         cursor = self._cursor(after)
-        yield Event("columns", columns_of(query.bound))
+        yield Event("columns", result_columns(query.bound))
         more, look = True, LOOK_AHEAD
         while more:
             ahead = batches_with_rows(service.catalog, query, cursor, look)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from weft.cli import show
 from weft.cli.backend import Options, open_backend
-from weft.cli.command import Session, shared, write_json
+from weft.cli.command import CommandSession, shared, write_json
 from weft.cli.failures import note
 from weft.cli.statements import read_statements
 from weft.errors import QueryFailed
@@ -44,7 +44,7 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of qu
 @app.command()
 @shared
 def create(
-    session: Session,
+    session: CommandSession,
     sql: Annotated[list[str], typer.Argument(metavar="SQL…", help="SQL; @FILE reads a file, - reads stdin.")],
     name: Annotated[list[str] | None, typer.Option("--name", help="Its name; once for each of several.")] = None,
     deliver: Annotated[bool, typer.Option("--deliver", help="Write its rows to the service's sinks too.")] = False,
@@ -71,7 +71,7 @@ def create(
 @app.command("list")
 @shared
 def list_queries(
-    session: Session,
+    session: CommandSession,
     everything: Annotated[bool, typer.Option("--all", help="Those that have ended too.")] = False,
 ) -> None:
     """Queries that are live or waiting to be."""
@@ -81,7 +81,7 @@ def list_queries(
 
 @app.command("show")
 @shared
-def show_query(session: Session, name: Name) -> None:
+def show_query(session: CommandSession, name: Name) -> None:
     """All that is known about a query."""
     query = session.backend.query(name)
     session.answer(query, lambda: show.query_details(query))
@@ -89,7 +89,7 @@ def show_query(session: Session, name: Name) -> None:
 
 @app.command("resume-sink")
 @shared
-def resume_sink(session: Session, name: Name) -> None:
+def resume_sink(session: CommandSession, name: Name) -> None:
     """Let a sink that has failed go on with the rows that are kept; those that are gone are noted as a gap."""
     query = session.backend.resume_sink(name)
     session.answer(query, lambda: show.query_details(query))
@@ -98,7 +98,7 @@ def resume_sink(session: Session, name: Name) -> None:
 @app.command()
 @shared
 def explain(
-    session: Session,
+    session: CommandSession,
     name: Annotated[str | None, typer.Argument(help="The query's name.", autocompletion=_complete)] = None,
     sql: Annotated[str | None, typer.Option("--sql", help="A query that is not there: what would it add?")] = None,
 ) -> None:
@@ -118,7 +118,7 @@ def explain(
 
 @app.command()
 @shared
-def drop(session: Session, names: Names) -> None:
+def drop(session: CommandSession, names: Names) -> None:
     """End queries; their committed rows stay readable."""
     dropped = []
     try:
@@ -132,7 +132,7 @@ def drop(session: Session, names: Names) -> None:
 @app.command()
 @shared
 def results(
-    session: Session,
+    session: CommandSession,
     name: Name,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 100,
     after: Annotated[str, typer.Option("--after", metavar="CURSOR", help="Only rows after a cursor.")] = "",
@@ -142,7 +142,7 @@ def results(
     session.answer(page, lambda: show.page(page))
 
 
-def _pages(session: Session, name: str, *, after: str, limit: int) -> Page:
+def _pages(session: CommandSession, name: str, *, after: str, limit: int) -> Page:
     """Return up to `limit` rows as one page, from as many pages of the service as necessary."""
     page = session.backend.results(name, after=after, limit=limit)
     while page["more"] and len(page["rows"]) < limit:
@@ -154,7 +154,7 @@ def _pages(session: Session, name: str, *, after: str, limit: int) -> Page:
 @app.command()
 @shared
 def tail(
-    session: Session,
+    session: CommandSession,
     name: Name,
     start: Annotated[str, typer.Option("--from", metavar="now|start|CURSOR", help="Where to begin.")] = "now",
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="End after so many rows.")] = None,

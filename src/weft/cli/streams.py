@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli import show
-from weft.cli.command import Session, shared
+from weft.cli.command import CommandSession, shared
 from weft.plan.paths import has_scheme
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ app = typer.Typer(name="stream", help="Streams: declare, list and drop.", no_arg
 
 @app.command("list")
 @shared
-def list_streams(session: Session) -> None:
+def list_streams(session: CommandSession) -> None:
     """Streams that queries can name."""
     streams = session.backend.streams()
     session.answer({"streams": streams}, lambda: show.stream_table(streams))
@@ -28,7 +28,7 @@ def list_streams(session: Session) -> None:
 @app.command()
 @shared
 def add(  # noqa: PLR0913 each is an option of the command
-    session: Session,
+    session: CommandSession,
     name: Annotated[str, typer.Argument(help="What queries call it.")],
     *,
     time: Annotated[str, typer.Option("--time", metavar="COLUMN", help="The column with the event time.")],
@@ -67,7 +67,7 @@ def add(  # noqa: PLR0913 each is an option of the command
 @app.command("set-watermark")
 @shared
 def set_watermark(
-    session: Session,
+    session: CommandSession,
     name: Annotated[str, typer.Argument(help="The stream.")],
     time: Annotated[str, typer.Argument(help="An earlier event time, like 2026-01-31T12:00:00Z.")],
 ) -> None:
@@ -79,7 +79,7 @@ def set_watermark(
 @app.command()
 @shared
 def drop(
-    session: Session,
+    session: CommandSession,
     name: Annotated[str, typer.Argument(help="The stream.")],
     *,
     cascade: Annotated[bool, typer.Option("--cascade", help="Drop the queries that read it, too.")] = False,

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.cli import show
-from weft.cli.command import Session, screen, shared, write_json
+from weft.cli.command import CommandSession, screen, shared, write_json
 from weft.errors import EngineStopped
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _streams(streams: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 @shared
-def top(session: Session) -> None:
+def top(session: CommandSession) -> None:
     """The engine, its streams and its busiest queries, live; one look if stdout is no terminal."""
     ticks = session.backend.ticks()
     if session.json:

@@ -12,7 +12,7 @@ from weft.errors import StreamInUse, UnknownStream
 from weft.plan.changelog import Change, Failure, QueryId
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
-from weft.storage.uninterrupted import uninterrupted
+from weft.storage.uninterrupted import defer_signals
 
 _log = logging.getLogger("weft")
 LONGEST_JOURNAL = 1000
@@ -86,7 +86,7 @@ class Asked(Ledger):
                 if query in self.roster.sinks:
                     return
             change = Change(self.next_batch, (), (), sinks=(query,))
-            with uninterrupted():
+            with defer_signals():
                 self._journal.write_change(change)
                 with self.lock:
                     self.roster.sinks.add(query)
@@ -95,7 +95,7 @@ class Asked(Ledger):
         """Declare a stream; it is in the plan from the next batch on."""
         with self._changing:
             save_stream(self.directory, stream)
-            with uninterrupted():
+            with defer_signals():
                 self._journal.write_change(Change(self.next_batch, (), (), declared=(stream.name,)))
                 with self.lock:
                     self.streams[stream.name] = stream
@@ -139,7 +139,7 @@ class Asked(Ledger):
             if not requests:
                 return
             change = self.roster.change(self.next_batch, self.max_times)
-        with uninterrupted():
+        with defer_signals():
             self._journal.write_change(change)
             with self.lock:
                 self._fold_change(change)

@@ -19,7 +19,7 @@ from weft.execution.items import BatchReport
 from weft.execution.program import NO_INPUTS, BatchInputs, BatchTask, Program
 from weft.plan.changelog import LiveQuery
 from weft.storage.journal import Manifest
-from weft.storage.uninterrupted import uninterrupted
+from weft.storage.uninterrupted import defer_signals
 
 _log = logging.getLogger("weft")
 CHECKPOINT_EVERY = 50
@@ -97,7 +97,7 @@ class Core(Asked):
             manifest = gather(batch, reports, program, self.roster.live.values())
             manifest = replace(of_task(manifest, program, task), freed=self.inventory.freed)
             manifest = replace(manifest, lasting=self.inventory.lasting(manifest))
-            with uninterrupted():
+            with defer_signals():
                 self._journal.write_manifest(manifest)
                 with self.lock:
                     gone = self._fold_manifest(manifest)

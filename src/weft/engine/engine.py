@@ -28,7 +28,7 @@ from weft.planner.joins.planners import Planner, plan_probes
 from weft.spark.batch_job import BatchRunner
 from weft.spark.java_lock import JavaLock
 from weft.spark.job_pools import READ_LIMIT
-from weft.spark.session import Lease
+from weft.spark.session import SparkLease
 from weft.spark.stream_frames import Frames
 from weft.sql import parse_duration
 from weft.storage.directory import Directory
@@ -73,7 +73,7 @@ class Engine(Declaring):
         with ExitStack() as undo:
             directory = Directory.open(path)
             undo.callback(directory.close)
-            lease = Lease(spark)
+            lease = SparkLease(spark)
             undo.callback(lease.release)
             self.spark: Any = lease.spark
             """weft's own session: results are DataFrames of it."""

@@ -217,7 +217,7 @@ class Query:
         try:
             bound = self.bound
         except WeftError as error:  # of an ended query, whose text this release does not take any more
-            return f"query {self.name} ({self.id}): {self.state}\n  {record.sql}\n  {error.in_a_line()}"
+            return f"query {self.name} ({self.id}): {self.state}\n  {record.sql}\n  {error.one_line()}"
         live = LiveQuery(record, bound, choose_strategy(bound, record.route))
         return explain_query(live, self._core.plan, self._core.declared())
 

@@ -29,14 +29,14 @@ from weft.plan.identity import identity
 from weft.plan.key import StoreId
 from weft.plan.probe_tree import Input, inputs_of
 from weft.plan.query import BoundQuery
-from weft.plan.shared import SessionJoins, SharedAggregate, SharedPlan, SliceFamily, SliceStore
+from weft.plan.shared import SharedAggregate, SharedPlan, SharedSessionJoin, SliceFamily, SliceStore
 from weft.plan.slots import Slots
 from weft.plan.strategy import FactoredAggregate, ProbeAggregate, ProbeJoin, SessionAggregate
 from weft.plan.stream import Stream
 from weft.plan.window import Sliding, to_micros
 from weft.planner.aggregates import session_slices
 from weft.planner.join_aggregates import over_combinations
-from weft.planner.session_joins import gathering
+from weft.planner.session_joins import combination_order
 from weft.planner.stores import probed_stores
 
 
@@ -209,7 +209,7 @@ def _pair_plan(query: BoundQuery) -> PairPlan:
     return PairPlan(tuple(places), query.aggregation.calls)
 
 
-def _session_close(join: SessionJoins, plan: SharedPlan) -> SessionClose:
+def _session_close(join: SharedSessionJoin, plan: SharedPlan) -> SessionClose:
     queries = (live for live in plan.queries if join.slots >> live.slot & 1)
     streams = sorted({plan.store(store).stream for store, _ in join.places})
     return SessionClose(join, tuple(streams), tuple(_session_gather(live, plan) for live in queries))
@@ -218,7 +218,7 @@ def _session_close(join: SessionJoins, plan: SharedPlan) -> SessionClose:
 def _session_gather(live: LiveQuery, plan: SharedPlan) -> SessionGather:
     query = live.query
     assert query.session is not None
-    gathered = gathering(query)
+    gathered = combination_order(query)
     source, slices = "", None
     if isinstance(live.strategy, SessionAggregate):
         source = live.strategy.result

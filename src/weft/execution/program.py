@@ -16,7 +16,7 @@ from weft.kernels.selection.index import PredicateIndex
 from weft.plan.expression import Expression, Opaque
 from weft.plan.key import StoreId
 from weft.plan.probe_tree import NO_PROBES, Input, ProbeForest
-from weft.plan.shared import SessionJoins, SharedAggregate, SharedJoin, SliceStore, Store
+from weft.plan.shared import SharedAggregate, SharedJoin, SharedSessionJoin, SliceStore, Store
 from weft.plan.slots import Slots
 from weft.plan.stream import Stream
 from weft.plan.window import Sliding
@@ -111,7 +111,7 @@ class SessionGather:
 class SessionClose:
     """Session joins of the same stores, query by query."""
 
-    join: SessionJoins
+    join: SharedSessionJoin
     streams: tuple[str, ...]
     queries: tuple[SessionGather, ...]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 
 from weft.plan.idle_streams import Streams
 from weft.plan.stream import Stream
-from weft.plan.time import held
+from weft.plan.time import clamp_time
 from weft.plan.window import to_micros
 
 
@@ -14,7 +14,7 @@ def advance(streams: Mapping[str, Stream], watermarks: Mapping[str, int], newest
     """Watermarks after rows with these newest event times came."""
     found = dict(watermarks)
     for name, time in newest.items():
-        mark = held(time - to_micros(streams[name].lateness))
+        mark = clamp_time(time - to_micros(streams[name].lateness))
         found[name] = max(mark, found.get(name, mark))
     return found
 
@@ -39,4 +39,4 @@ def closed_until(
     bounds = dict.fromkeys(names, 0) | dict(lateness or {})
     newest = min(watermarks[name] + bounds[name] for name in active)
     least = min(watermarks[name] if name in active else newest - bounds[name] for name in names)
-    return held(least) if before is None else max(before, held(least))
+    return clamp_time(least) if before is None else max(before, clamp_time(least))

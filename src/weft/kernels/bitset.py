@@ -31,7 +31,7 @@ def resized(sets: Words, words: int) -> Words:
     return np.hstack([sets, np.zeros((len(sets), words - sets.shape[1]), np.uint64)])
 
 
-def column_of(sets: Words, slot: int) -> npt.NDArray[np.bool_]:
+def rows_with_slot(sets: Words, slot: int) -> npt.NDArray[np.bool_]:
     """Return, for each row of `sets`, whether it contains the slot."""
     word, bit = divmod(slot, WORD_BITS)
     contained: npt.NDArray[np.bool_] = (sets[:, word] >> np.uint64(bit)) & np.uint64(1) != 0

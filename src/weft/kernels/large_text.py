@@ -18,7 +18,7 @@ _NARROW = {wide: plain for plain, wide in _WIDE.items()}
 Longs = npt.NDArray[np.int64]
 
 
-def is_text(kind: pa.DataType) -> bool:
+def has_variable_length(kind: pa.DataType) -> bool:
     """Return whether values of a type are text or bytes of variable length."""
     return kind in _WIDE or kind in _NARROW
 
@@ -26,7 +26,7 @@ def is_text(kind: pa.DataType) -> bool:
 def lengths(column: pa.Array) -> Longs:
     """Return the number of bytes of each row; for nested columns, the average per row."""
     kind = column.type
-    if is_text(kind):
+    if has_variable_length(kind):
         if len(column) == 0:
             return np.zeros(0, np.int64)
         dtype = np.int32 if kind in _WIDE else np.int64
@@ -41,7 +41,7 @@ def lengths(column: pa.Array) -> Longs:
 
 def is_fixed(kind: pa.DataType) -> bool:
     """Return whether all values of a type take the same number of bytes."""
-    return not is_text(kind) and not pt.is_nested(kind)
+    return not has_variable_length(kind) and not pt.is_nested(kind)
 
 
 def take(column: pa.Array, rows: npt.NDArray[Any]) -> pa.Array:
@@ -51,11 +51,11 @@ def take(column: pa.Array, rows: npt.NDArray[Any]) -> pa.Array:
     return column.take(pa.array(rows))
 
 
-def concat(arrays: Sequence[pa.Array]) -> pa.Array:
+def concat_columns(arrays: Sequence[pa.Array]) -> pa.Array:
     """Concatenate columns of one type, wide or not; the result is wide only if it exceeds `MOST_BYTES`."""
     kinds = {array.type for array in arrays}
     plain_kinds = {_NARROW.get(kind, kind) for kind in kinds}
-    if len(plain_kinds) == 1 and is_text(kind := plain_kinds.pop()):
+    if len(plain_kinds) == 1 and has_variable_length(kind := plain_kinds.pop()):
         if sum(int(lengths(array).sum()) for array in arrays) > MOST_BYTES:
             kind = _WIDE[kind]
         arrays = [array if array.type == kind else array.cast(kind) for array in arrays]

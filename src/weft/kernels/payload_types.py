@@ -75,7 +75,7 @@ _FAMILIES = (
 _LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list)
 
 
-def fits(found: pa.DataType, target: pa.DataType) -> bool:
+def casts_safely(found: pa.DataType, target: pa.DataType) -> bool:
     """Return whether a safe cast from `found` to `target` either keeps every value or fails.
 
     Arrow checks integers, decimals and units of time, but silently rounds a double and truncates a timestamp to a date.
@@ -83,11 +83,13 @@ def fits(found: pa.DataType, target: pa.DataType) -> bool:
     if pt.is_null(found) or found == target:
         return True
     if any(is_list(found) for is_list in _LISTS) and pt.is_list(target):
-        return fits(found.value_type, target.value_type)
+        return casts_safely(found.value_type, target.value_type)
     if pt.is_map(found) and pt.is_map(target):
-        return fits(found.key_type, target.key_type) and fits(found.item_type, target.item_type)
+        return casts_safely(found.key_type, target.key_type) and casts_safely(found.item_type, target.item_type)
     if pt.is_struct(found) and pt.is_struct(target):
-        return all(fits(field.type, target.field(field.name).type) for field in found if field.name in target.names)
+        return all(
+            casts_safely(field.type, target.field(field.name).type) for field in found if field.name in target.names
+        )
     if (pt.is_floating(found) and pt.is_floating(target)) and found.bit_width > target.bit_width:
         return False
     if pt.is_timestamp(found) and pt.is_date(target):

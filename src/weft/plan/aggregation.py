@@ -36,7 +36,7 @@ class Function(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class AggregateCall:
     """One aggregate call of a query.
 
     `arguments` has one entry per relation, None where the call does not read the relation (for ROWS, all are None).
@@ -80,7 +80,7 @@ class Aggregation:
     """
 
     keys: tuple[GroupKey, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[AggregateCall, ...]
     having: str | None = None
 
     def parts(self, relation: int) -> tuple[Expression, ...]:

@@ -15,7 +15,7 @@ def streams_of(query: BoundQuery) -> Streams:
     return tuple(sorted({relation.stream for relation in query.relations}))
 
 
-def gives_way(live: LiveQuery, stream: str) -> bool:
+def frees_despite_idle(live: LiveQuery, stream: str) -> bool:
     """Return whether a join frees stored rows that only rows of `stream` could still meet, if `stream` is idle.
 
     Rows of `stream` that arrive afterwards are too late for the freed rows. An equi-join keeps them for rows that come

@@ -8,7 +8,7 @@ combination are named `<stream>#<role>.<column>`, so that equal conditions of di
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from weft.plan.expression import Call, Column, Expression, columns_of
@@ -144,6 +144,8 @@ class Probe:
     result: str
     result_slots: Slots
     keep: StoreId | None
+    cost: float = field(default=0.0, compare=False)
+    """The planner's estimate of the combinations per second that are sent to the store."""
 
     def walk(self) -> Iterator[Probe]:
         """Yield this step and all steps after it."""

@@ -50,7 +50,7 @@ class SharedJoin:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionJoins:
+class SharedSessionJoin:
     """All session joins between the same indexes. Combinations are known per query, and only when sessions close."""
 
     places: tuple[Place, ...]
@@ -115,7 +115,7 @@ class SharedPlan:
     queries: tuple[LiveQuery, ...]
     stores: tuple[Store, ...]
     joins: tuple[SharedJoin, ...]
-    session_joins: tuple[SessionJoins, ...] = ()
+    session_joins: tuple[SharedSessionJoin, ...] = ()
     slice_stores: tuple[SliceStore, ...] = ()
     aggregates: tuple[SharedAggregate, ...] = ()
     probes: ProbeForest = NO_PROBES

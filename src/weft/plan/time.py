@@ -15,7 +15,7 @@ _CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400
 """The period after which the Gregorian calendar repeats."""
 
 
-def held(micros: int) -> int:
+def clamp_time(micros: int) -> int:
     """Return the time, clamped to the range of event times."""
     return max(TIME_MIN, min(TIME_MAX, micros))
 

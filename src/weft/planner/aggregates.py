@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, assert_never
 
-from weft.plan.aggregation import Call, Function
+from weft.plan.aggregation import AggregateCall, Function
 from weft.plan.changelog import LiveQuery
 from weft.plan.expression import Expression, columns_of
 from weft.plan.identity import identity
@@ -74,7 +74,7 @@ def _users(live: LiveQuery) -> tuple[_User, ...]:
     )
 
 
-def _arguments(calls: Iterable[Call], relation: int) -> tuple[tuple[Function, Expression], ...]:
+def _arguments(calls: Iterable[AggregateCall], relation: int) -> tuple[tuple[Function, Expression], ...]:
     return tuple((call.function, argument) for call in calls if (argument := call.arguments[relation]) is not None)
 
 

@@ -26,7 +26,7 @@ _MINIMIZE = int(highspy.ObjSense.kMinimize.value)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SolverLimits:
     """Limits of a solver run: it stops after `time`, or when a solution is proven to be within `gap` of the optimum."""
 
     time: timedelta = timedelta(seconds=10)
@@ -146,7 +146,7 @@ def gap_of(cost: float, bound: float) -> float:
     return 1.0 if bound <= 0 else min(1.0, (cost - bound) / cost)
 
 
-def solve(model: Model, limits: Limits, *, first: Sequence[float] | None = None, effort: float = 0.05) -> Outcome:
+def solve(model: Model, limits: SolverLimits, *, first: Sequence[float] | None = None, effort: float = 0.05) -> Outcome:
     """Return the cheapest integer solution found within the limits, after checking it.
 
     `first` is a known solution to start from; `effort` is the share of work that HiGHS spends on its own heuristics.
@@ -163,7 +163,9 @@ def solve(model: Model, limits: Limits, *, first: Sequence[float] | None = None,
     return _outcome(solver, model, limits)
 
 
-def bound_each(models: Sequence[tuple[Model, Sequence[float]]], limits: Limits) -> tuple[tuple[float, ...], timedelta]:
+def bound_each(
+    models: Sequence[tuple[Model, Sequence[float]]], limits: SolverLimits
+) -> tuple[tuple[float, ...], timedelta]:
     """Return a lower bound of the cost of each model, and the time spent; each model comes with a known solution.
 
     The models are divided among `limits.threads` threads. Each thread stays within the time limit.
@@ -184,7 +186,7 @@ def bound_each(models: Sequence[tuple[Model, Sequence[float]]], limits: Limits) 
     return bounds, max(time for _, time in results)
 
 
-def relax(model: Model, limits: Limits) -> Relaxation | NoAnswer:
+def relax(model: Model, limits: SolverLimits) -> Relaxation | NoAnswer:
     """Return the optimum of the linear relaxation, with its reduced costs."""
     if not model.costs:
         return Relaxation((), 0.0, ())
@@ -196,7 +198,7 @@ def relax(model: Model, limits: Limits) -> Relaxation | NoAnswer:
     return Relaxation(tuple(solution.col_value), cost, tuple(solution.col_dual), _time(solver))
 
 
-def _load(model: Model, limits: Limits, *, whole: bool = True) -> highspy.Highs:
+def _load(model: Model, limits: SolverLimits, *, whole: bool = True) -> highspy.Highs:
     solver = highspy.Highs()  # type: ignore[no-untyped-call]  # the stub has no return type
     for name, value in (
         ("output_flag", False),
@@ -216,7 +218,7 @@ def _load(model: Model, limits: Limits, *, whole: bool = True) -> highspy.Highs:
     return solver
 
 
-def _outcome(solver: highspy.Highs, model: Model, limits: Limits) -> Outcome:
+def _outcome(solver: highspy.Highs, model: Model, limits: SolverLimits) -> Outcome:
     status = solver.getModelStatus()
     info = solver.getInfo()
     has_integers = any(model.integers)

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from weft.plan.aggregation import Aggregation, Call, GroupKey
-from weft.plan.expression import TRUE, Expression, Literal, columns_of, rename_columns
-from weft.plan.expression import Call as Computed
+from weft.plan.aggregation import AggregateCall, Aggregation, GroupKey
+from weft.plan.expression import TRUE, Call, Expression, Literal, columns_of, rename_columns
 from weft.plan.probe_tree import Input, inputs_of
 from weft.plan.query import BoundQuery
 from weft.plan.types import BIGINT, BOOLEAN, DOUBLE, FLOATS, NUMBERS, DataType, Kind, bounded_decimal
@@ -53,7 +52,7 @@ def _renamed(expression: Expression, owner: Input) -> Expression:
     return rename_columns(expression, owner.column)
 
 
-def _argument(call: Call, inputs: Sequence[Input]) -> Expression | None:
+def _argument(call: AggregateCall, inputs: Sequence[Input]) -> Expression | None:
     """Return the argument of a call over combinations; the factors of a product are in the order of the inputs."""
     factors = {
         owner: _renamed(argument, owner)
@@ -67,20 +66,20 @@ def _times(first: Expression, second: Expression) -> Expression:
     """Return the product in Spark's type; for non-numbers, TRUE if neither is NULL, else NULL (enough for COUNT)."""
     types = (first.type, second.type)
     if any(type_ is None or type_.kind not in NUMBERS for type_ in types):
-        known = Computed("and", tuple(Computed("is_not_null", (side,), BOOLEAN) for side in (first, second)), BOOLEAN)
-        return Computed("case", (known, TRUE, Literal(None, BOOLEAN)), BOOLEAN)
+        known = Call("and", tuple(Call("is_not_null", (side,), BOOLEAN) for side in (first, second)), BOOLEAN)
+        return Call("case", (known, TRUE, Literal(None, BOOLEAN)), BOOLEAN)
     if any(type_.kind in FLOATS for type_ in types if type_ is not None):
-        return Computed("mul", (_cast(first, DOUBLE), _cast(second, DOUBLE)), DOUBLE)
+        return Call("mul", (_cast(first, DOUBLE), _cast(second, DOUBLE)), DOUBLE)
     if all(type_.kind is not Kind.DECIMAL for type_ in types if type_ is not None):
-        return Computed("mul", (_cast(first, BIGINT), _cast(second, BIGINT)), BIGINT)
+        return Call("mul", (_cast(first, BIGINT), _cast(second, BIGINT)), BIGINT)
     left, right = (_as_decimal(side) for side in (first, second))
     assert left.type is not None and right.type is not None
     digits = left.type.precision + right.type.precision + 1
-    return Computed("mul", (left, right), bounded_decimal(digits, left.type.scale + right.type.scale))
+    return Call("mul", (left, right), bounded_decimal(digits, left.type.scale + right.type.scale))
 
 
 def _cast(expression: Expression, type_: DataType) -> Expression:
-    return expression if expression.type == type_ else Computed("cast", (expression,), type_)
+    return expression if expression.type == type_ else Call("cast", (expression,), type_)
 
 
 def _as_decimal(expression: Expression) -> Expression:

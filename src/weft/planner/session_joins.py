@@ -15,14 +15,14 @@ from weft.planner.joins.normal_form import over_inputs
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
+class CombinationOrder:
     """The inputs of a query in their fixed order, and pairs (n, condition): the first n inputs decide the condition."""
 
     inputs: tuple[Input, ...]
     conditions: tuple[tuple[int, Expression], ...]
 
 
-def gathering(query: BoundQuery) -> Gathering:
+def combination_order(query: BoundQuery) -> CombinationOrder:
     """Return how to build the combinations of a query."""
     inputs = inputs_of(query)
     order = tuple(sorted(inputs))
@@ -30,4 +30,4 @@ def gathering(query: BoundQuery) -> Gathering:
         (1 + max(order.index(inputs[relation]) for relation in condition.relations), over_inputs(condition, inputs))
         for condition in query.conditions
     )
-    return Gathering(order, tuple(sorted(conditions, key=lambda entry: entry[0])))
+    return CombinationOrder(order, tuple(sorted(conditions, key=lambda entry: entry[0])))

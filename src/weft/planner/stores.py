@@ -17,7 +17,7 @@ from weft.plan.expression import Column
 from weft.plan.key import Index, StoreId, key_text
 from weft.plan.probe_tree import TIME_ROUTE, Input, inputs_of
 from weft.plan.query import BoundQuery
-from weft.plan.shared import SessionJoins, SharedJoin, Store
+from weft.plan.shared import SharedJoin, SharedSessionJoin, Store
 from weft.plan.slots import NO_SLOTS, Slots
 from weft.plan.strategy import (
     EquiJoin,
@@ -62,7 +62,7 @@ def probed_stores(queries: Iterable[LiveQuery]) -> dict[Input, StoreId]:
 
 def plan_stores(
     queries: Sequence[LiveQuery], streams: Mapping[str, Stream]
-) -> tuple[tuple[Store, ...], tuple[SharedJoin, ...], tuple[SessionJoins, ...]]:
+) -> tuple[tuple[Store, ...], tuple[SharedJoin, ...], tuple[SharedSessionJoin, ...]]:
     """Return the stores of rows that the queries share, the joins between two stores, and the session joins."""
     stores: dict[StoreId, _StoreDraft] = {}
     joins: dict[tuple[StoredRelation, StoredRelation], Slots] = defaultdict(lambda: NO_SLOTS)
@@ -80,7 +80,7 @@ def plan_stores(
     return (
         tuple(stores[key].build(streams) for key in sorted(stores)),
         tuple(_join(sides, slots) for sides, slots in sorted(joins.items(), key=_join_order)),
-        tuple(SessionJoins(places, slots) for places, slots in sorted(sessions.items())),
+        tuple(SharedSessionJoin(places, slots) for places, slots in sorted(sessions.items())),
     )
 
 

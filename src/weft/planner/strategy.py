@@ -26,7 +26,7 @@ from weft.planner.join_aggregates import over_combinations
 from weft.planner.joins.normal_form import source_of
 from weft.sql.names.connection import common_key
 
-Equality = tuple[tuple[str, int, str], ...]
+RouteEquality = tuple[tuple[str, int, str], ...]
 """The two joined relations (stream, role, key), sorted, so that the order in the query does not matter."""
 
 
@@ -50,7 +50,7 @@ def live_query(record: QueryRecord, query: BoundQuery) -> LiveQuery:
     return LiveQuery(record, query, choose_strategy(query, record.route))
 
 
-def choose_route(query: BoundQuery, routes: Set[Equality]) -> tuple[int, ...]:
+def choose_route(query: BoundQuery, routes: Set[RouteEquality]) -> tuple[int, ...]:
     """Return the positions of the join keys that partition a new query's rows: the first in `routes`, else all."""
     if len(query.relations) != 2 or not _is_equi_join(query):
         return ()
@@ -59,7 +59,7 @@ def choose_route(query: BoundQuery, routes: Set[Equality]) -> tuple[int, ...]:
     return tuple(range(len(query.keys))) if first is None else (first,)
 
 
-def routes_of(queries: Iterable[LiveQuery]) -> set[Equality]:
+def routes_of(queries: Iterable[LiveQuery]) -> set[RouteEquality]:
     """Return the equalities that alone form the route of a live query."""
     return {
         _equality(live.query, live.query.keys[live.record.route[0]])
@@ -137,6 +137,6 @@ def _sliced_combinations(query: BoundQuery, source: str, *, session: bool) -> Sl
     return SlicedRelation(first.stream, first.role, keys, len(keys), joined=False, session=session, source=source)
 
 
-def _equality(query: BoundQuery, pair: KeyPair) -> Equality:
+def _equality(query: BoundQuery, pair: KeyPair) -> RouteEquality:
     sides = zip(query.relations, (pair.left, pair.right), strict=True)
     return tuple(sorted((relation.stream, relation.role, identity(key)) for relation, key in sides))

@@ -54,7 +54,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observation:
     """One observation of an engine."""
 
     committed: int
@@ -76,10 +76,10 @@ class Seen:
     failing_streams: tuple[str, ...] = ()
 
 
-def look_at(engine: Engine) -> Seen:
+def observe_engine(engine: Engine) -> Observation:
     """Observe an engine; takes no lock."""
     health, batch = engine.health(), engine.catalog.running_batch
-    return Seen(
+    return Observation(
         committed=engine.catalog.next_batch,
         batch=batch,
         running_for=health.running_for if batch is not None else None,
@@ -111,7 +111,7 @@ def _cut_off(errors: Mapping[str, WeftError]) -> WeftError | None:
     )
 
 
-class Pulse:
+class HealthTracker:
     """The standing of an engine, derived from observations by one thread. Any thread may read `standing`."""
 
     def __init__(self, *, batch_limit: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -142,7 +142,7 @@ class Pulse:
         """Note that the engine has failed for good."""
         self.standing = Standing(State.FAILED, error, self._failures)
 
-    def seen(self, seen: Seen) -> Standing:
+    def seen(self, seen: Observation) -> Standing:
         """Update the standing from an observation of a running engine, and return it."""
         now = self._clock()
         began = self._batch_began(seen, now)
@@ -159,7 +159,7 @@ class Pulse:
         self.standing = Standing(state, reason, failures, batch_began=began, failing_streams=failing)
         return self.standing
 
-    def _batch_began(self, seen: Seen, now: float) -> float | None:
+    def _batch_began(self, seen: Observation, now: float) -> float | None:
         if seen.batch is None:
             self._batch = None
             return None
@@ -169,7 +169,7 @@ class Pulse:
             self._batch, self._began = seen.batch, now
         return self._began
 
-    def _is_idle(self, seen: Seen, now: float) -> bool:
+    def _is_idle(self, seen: Observation, now: float) -> bool:
         if seen.batch is not None or seen.failures:
             self._calm_since = now
         return seen.idle or now - self._calm_since > _CALM
@@ -182,7 +182,7 @@ class Pulse:
         )
 
 
-def _no_progress(seen: Seen) -> WeftError:
+def _no_progress(seen: Observation) -> WeftError:
     return EngineStopped(
         f"the engine has made no progress for {seen.silent_for:.0f} seconds",
         detail="It hangs outside the tasks of a batch: looking for input, planning, committing or tidying up.",

@@ -22,7 +22,7 @@ from weft.errors import (
 from weft.plan.stream import Stream
 from weft.service.added_streams import read_added, write_added
 from weft.service.config import Config, StreamSpec, seconds_of
-from weft.service.health import Pulse, Standing, State, look_at
+from weft.service.health import HealthTracker, Standing, State, observe_engine
 from weft.service.http.sockets import ADDRESS_FILE
 from weft.service.observer import Observer, observe
 from weft.service.open_engine import open_engine
@@ -78,18 +78,18 @@ class EngineHost:
         self._address = address
         self._secrets = secrets or Secrets()
         self.on_batch: Callable[[], None] = lambda: None
-        self.on_hopeless: Callable[[], object] = lambda: None
+        self.on_fatal: Callable[[], object] = lambda: None
         """Called if the engine cannot be opened or its Java process has ended."""
         self._engine: Engine | None = None
         self._observer: Observer | None = None
         self._stop = threading.Event()
         self._streams_lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="weft-engine", daemon=True)
-        self._pulse = Pulse(batch_limit=seconds_of(config.engine.batch_limit))
+        self._pulse = HealthTracker(batch_limit=seconds_of(config.engine.batch_limit))
         self._started = self._stopping = False
         self._looks_by = float("inf")
         """The time by which the thread should have looked at the engine again."""
-        self.hopeless: WeftError | None = None
+        self.fatal_error: WeftError | None = None
         """Why the engine cannot go on."""
 
     def start(self) -> None:
@@ -173,7 +173,7 @@ class EngineHost:
             engine.stop()
         except WeftError as error:  # a full disk takes no checkpoint; what is committed is on disk
             _log.error(
-                f"the engine was stopped without a last checkpoint: {error.in_a_line()}", extra={"error": error.code}
+                f"the engine was stopped without a last checkpoint: {error.one_line()}", extra={"error": error.code}
             )
         spark.stop()
         _log.info("engine stopped", extra={"batch": engine.catalog.next_batch})
@@ -205,7 +205,7 @@ class EngineHost:
             if engine.streams() and not self._started:
                 self._start(engine)  # the first stream was declared
             if engine.running or not self._started:
-                self._tell(self._pulse.standing, self._pulse.seen(look_at(engine)))
+                self._tell(self._pulse.standing, self._pulse.seen(observe_engine(engine)))
                 return True
             failure: Exception = engine.error or EngineStopped("the streaming query has ended")
         except Exception as error:  # Java does not answer
@@ -245,7 +245,7 @@ class EngineHost:
         self._looks_by = time.monotonic() + pause + _SILENCE
         failures = self._pulse.standing.failures
         _log.error(
-            f"engine failed: {error.in_a_line()}; failure {failures} in a row, next try in {pause:g} s",
+            f"engine failed: {error.one_line()}; failure {failures} in a row, next try in {pause:g} s",
             extra={"code": error.code, "error": error.message, "detail": error.detail, "failures": failures},
         )
         self.on_batch()
@@ -258,17 +258,17 @@ class EngineHost:
         if now.state is State.RUNNING:
             _log.info(f"engine is running again; it was {before.state}")
         else:
-            reason = "" if now.error is None else now.error.in_a_line()
+            reason = "" if now.error is None else now.error.one_line()
             _log.error(f"engine is {now.state}: {reason}", extra={"state": now.state.value})
         self.on_batch()
 
     def _give_up(self, error: WeftError) -> None:
         if self._stop.is_set():
             return
-        self.hopeless = error
+        self.fatal_error = error
         self._pulse.ended(error)
-        _log.error(f"engine failed for good: {error.in_a_line()}", extra={"code": error.code, "error": error.message})
-        self.on_hopeless()
+        _log.error(f"engine failed for good: {error.one_line()}", extra={"code": error.code, "error": error.message})
+        self.on_fatal()
 
 
 def as_weft_error(error: Exception) -> WeftError:
@@ -284,7 +284,7 @@ def as_weft_error(error: Exception) -> WeftError:
 def _spark_stopped(cause: WeftError) -> WeftError:
     return EngineStopped(
         "Spark was stopped, and nothing can run in its Java process any more",
-        detail=f"The failure that showed it: {cause.in_a_line()}. What was committed is safe.",
+        detail=f"The failure that showed it: {cause.one_line()}. What was committed is safe.",
         hint="Look at the file of spark.log for the reason, and start the service again: it continues where it was.",
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from weft.engine.catalog import Catalog
 from weft.engine.results.counts import count_rows
-from weft.engine.views.plan_graph import Node, plan_graph, query_node
+from weft.engine.views.plan_graph import PlanNode, plan_graph, query_node
 from weft.errors import ResultsGone
 from weft.execution.results.read import Reading
 from weft.plan.changelog import LiveQuery, QueryId
@@ -27,7 +27,7 @@ class Matches:
 
     counted: Counted
     live: Mapping[QueryId, LiveQuery]
-    sources: Mapping[str, Sequence[Node]]
+    sources: Mapping[str, Sequence[PlanNode]]
     """The operators that produce the rows of each query, by the id of the query's node."""
 
     @classmethod
@@ -64,10 +64,10 @@ class Matches:
             return math.inf
         return sum(map(self._made, self._sources(self.live[query])))
 
-    def _sources(self, live: LiveQuery) -> Sequence[Node]:
+    def _sources(self, live: LiveQuery) -> Sequence[PlanNode]:
         return self.sources.get(query_node(live.record.name), ())
 
-    def _made(self, node: Node) -> int:
+    def _made(self, node: PlanNode) -> int:
         return self.counted.through.get(node.id, 0)
 
 

@@ -75,7 +75,7 @@ def declare_all(engine: Engine, specs: Iterable[StreamSpec], secrets: Secrets) -
                 raise
             reason = _unavailable(spec.name, error)
             if isinstance(known.source, FileSource):  # files are read as soon as the directory can be read
-                _log.error(f"stream declared as it was: {reason.in_a_line()}", extra={"stream": spec.name})
+                _log.error(f"stream declared as it was: {reason.one_line()}", extra={"stream": spec.name})
             else:
                 engine.lose_stream(spec.name, reason)
 

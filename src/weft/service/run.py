@@ -17,9 +17,10 @@ from weft.service.http.logs import log_to
 from weft.service.http.server import Server
 from weft.service.http.sockets import address_of, listen
 from weft.service.service import Service
-from weft.service.shutdown import Ending
+from weft.service.shutdown import ExitDeadline
 from weft.service.tenancy.secrets import Secrets, references
 from weft.service.tenancy.tenants import read_tenants
+from weft.spark.freed_memory import limit_fragmentation
 from weft.spark.java_process import kill_java
 
 _log = logging.getLogger("weft.service")
@@ -34,6 +35,7 @@ def serve(config_path: str | Path, *, host: str | None = None, port: int | None 
     """
     config = read_config(Path(config_path), host=host, port=port)
     log_to(sys.stderr)
+    limit_fragmentation()
     return asyncio.run(_serve(config))
 
 
@@ -44,21 +46,21 @@ async def _serve(config: Config) -> int:
     tenants = read_tenants(config)
     engine_host = EngineHost(config, address=address, secrets=_secrets(config))
     server = Server(make_app(Service(config, engine_host, tenants)))
-    ending = Ending(last=kill_java)
+    ending = ExitDeadline(last=kill_java)
 
     def stop() -> None:
         seconds = seconds_of(config.server.stop_timeout)
         ending.within(seconds, reason=f"it did not stop within {seconds:g} s (server.stop_timeout)")
         server.stop_soon()
 
-    engine_host.on_hopeless = lambda: loop.call_soon_threadsafe(stop)
+    engine_host.on_fatal = lambda: loop.call_soon_threadsafe(stop)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     _log.info("service listens", extra={"address": address})
     await server.serve(sockets=[listening])
-    ending.within(_LAST_SECONDS, status=0 if engine_host.hopeless is None else 1)
-    if engine_host.hopeless is not None:
-        raise engine_host.hopeless
+    ending.within(_LAST_SECONDS, status=0 if engine_host.fatal_error is None else 1)
+    if engine_host.fatal_error is not None:
+        raise engine_host.fatal_error
     return 0
 
 

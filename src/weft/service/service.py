@@ -20,15 +20,15 @@ from weft.service.host import Host
 from weft.service.http import shapes
 from weft.service.observer import Observer
 from weft.service.result_pages import read_page
-from weft.service.streams import check_asked
+from weft.service.streams import check_requested
 from weft.service.tenancy.budgets import Budgets
 from weft.service.tenancy.messages import query_error
 from weft.service.tenancy.names import Names
-from weft.service.tenancy.plan_views import Graphs
+from weft.service.tenancy.plan_views import GraphCache
 from weft.service.tenancy.quotas import Quotas, check_live
 from weft.service.tenancy.tenants import Tenant, Tenants, require_admin
-from weft.service.tenancy.views import Views, columns_of
-from weft.storage.ended_queries import number_of
+from weft.service.tenancy.views import Views, result_columns
+from weft.storage.ended_queries import query_number
 
 _REASONS = {
     State.FAILING: "a batch has failed and is tried again",
@@ -41,7 +41,7 @@ LARGEST_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class QuerySpec:
     """A query that somebody wants."""
 
     sql: str
@@ -58,7 +58,7 @@ class Service:
     tenants: Tenants
     quotas: Quotas = field(default_factory=Quotas)
     reader: RowReader = field(default_factory=RowReader)
-    graphs: Graphs = field(default_factory=Graphs)
+    graphs: GraphCache = field(default_factory=GraphCache)
     budgets: Budgets = field(init=False)
     _creating: threading.Lock = field(default_factory=threading.Lock)
     _names: Names = field(default_factory=Names)
@@ -105,7 +105,7 @@ class Service:
     def add_stream(self, tenant: Tenant, spec: StreamSpec) -> shapes.Stream:
         """Declare a stream."""
         require_admin(tenant, "add streams")
-        check_asked(spec, self.config.server, restricted=not self.tenants.open)
+        check_requested(spec, self.config.server, restricted=not self.tenants.open)
         return self.views(tenant).stream(self.host.add_stream(spec))
 
     def drop_stream(self, tenant: Tenant, name: str, *, cascade: bool) -> shapes.Stream:
@@ -143,7 +143,7 @@ class Service:
         if state in ("live", "all"):
             ids = [query for name, query in catalog.names().items() if tenant.sees(name)]
             queries = {query: catalog.query_by_id(query) for query in ids} | queries
-        ordered = sorted((query for query in queries if number_of(query) > after), key=number_of)
+        ordered = sorted((query for query in queries if query_number(query) > after), key=query_number)
         return [queries[query] for query in (ordered[-(limit or 0) :] if latest else ordered[:limit])]
 
     def query(self, tenant: Tenant, name: str) -> Query:
@@ -167,7 +167,7 @@ class Service:
                 raise UnknownStream(f'stream "{stream}" does not exist', hint="GET /v1/streams lists yours.")
         return query
 
-    def create(self, tenant: Tenant, wanted: Sequence[Wanted]) -> list[Query]:
+    def create(self, tenant: Tenant, wanted: Sequence[QuerySpec]) -> list[Query]:
         """Create queries, all or none of them; raises what is wrong with them, and QuotaExceeded.
 
         Texts are checked, by Spark where it has to be, before any lock is taken: nobody waits for another's check.
@@ -240,7 +240,7 @@ class Service:
         self.quotas.give_rows(tenant, len(found.texts))
         bound = query.bound
         page: shapes.Page = {
-            "columns": columns_of(bound),
+            "columns": result_columns(bound),
             "rows": [],
             "cursor": str(found.behind),
             "more": found.more,

@@ -14,7 +14,7 @@ HARD = 9
 _log = logging.getLogger("weft.service")
 
 
-class Ending:
+class ExitDeadline:
     """A deadline that ends the process even if a thread never returns. Nothing is lost: committed rows are on disk."""
 
     def __init__(self, *, last: Callable[[], object] = lambda: None, leave: Callable[[int], object] = os._exit) -> None:

@@ -44,7 +44,7 @@ _SPARK_FORMATS = {
 _IN_THE_FILE = "Declare such a stream in the configuration file of the service."
 
 
-def check_asked(spec: StreamSpec, server: ServerSection, *, restricted: bool) -> None:
+def check_requested(spec: StreamSpec, server: ServerSection, *, restricted: bool) -> None:
     """Raise InvalidStream or Forbidden if a stream may not be declared over HTTP.
 
     `restricted` is for a service with tenants. A request then reaches only what the configuration allows: the holder of

@@ -85,7 +85,7 @@ class Workers:
             executor.shutdown(wait=False, cancel_futures=True)
 
 
-class Places:
+class ConnectionSlots:
     """The number of long connections, per tenant and in total; safe to call from any thread."""
 
     def __init__(self, most: int) -> None:

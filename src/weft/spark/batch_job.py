@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from weft.errors import BatchCancelled
-from weft.execution.input.decode import read_pieces
-from weft.execution.input.listing import spread
+from weft.execution.input.decode import decode_files
+from weft.execution.input.listing import group_files
 from weft.execution.input.pieces import Piece, aside_from_texts, aside_to_texts, cut_pieces
 from weft.execution.items import BatchReport, ExpressionFailures, decode_report
 from weft.execution.program import BatchTask, Program, StreamTag
@@ -29,11 +29,11 @@ from weft.plan.stream import FileSource
 from weft.spark.broadcast import SentProgram, SentTask, sending
 from weft.spark.errors import cause_of
 from weft.spark.expression_errors import expression_error
-from weft.spark.failing_expressions import NO_FAILURES, Candidate, failing
+from weft.spark.failing_expressions import NO_FAILURES, CandidateExpression, failing
 from weft.spark.functions import register_functions
 from weft.spark.job_pools import BATCHES, CANCEL_AGAIN, marked
 from weft.spark.stream_frames import in_session
-from weft.spark.worker import Worker, at_work, worker_of
+from weft.spark.worker import Worker, worker_limits, worker_of
 
 BAD_FILE = "weft#bad"
 ITEM = "part int, item binary"
@@ -176,7 +176,7 @@ def _groups(program: Program, task: BatchTask, streams: Collection[str], most: i
         assert isinstance(source, FileSource)
         if stream in streams:
             found += [(stream, os.path.join(source.path, name), size) for name, size in files]
-    return spread(found, most)
+    return group_files(found, most)
 
 
 def _run_batch(attempt: _Attempt) -> list[BatchReport]:
@@ -222,14 +222,14 @@ def _holding(attempt: _Attempt) -> Iterator[dict[str, DataFrame]]:
             rows.unpersist()
 
 
-def _candidates(tag: StreamTag, attempt: _Attempt) -> list[Candidate]:
+def _candidates(tag: StreamTag, attempt: _Attempt) -> list[CandidateExpression]:
     """The expressions that Spark evaluates on a stream, each with who needs it: keys once for every query."""
     found = []
     for part in tag.opaque:
         if part.sql not in tag.guards:
-            found.append(Candidate(_guarded(part, tag, attempt, "true"), (tag.stream.name, part.sql)))
+            found.append(CandidateExpression(_guarded(part, tag, attempt, "true"), (tag.stream.name, part.sql)))
         for slot, wanted in tag.guards.get(part.sql, ()):
-            found.append(Candidate(_guarded(part, tag, attempt, wanted), slot))
+            found.append(CandidateExpression(_guarded(part, tag, attempt, wanted), slot))
     return found
 
 
@@ -310,13 +310,13 @@ def _group_task(
 
 
 def _tag_files(work: _Work, group: FileGroup) -> Iterator[pa.RecordBatch]:
-    with at_work(work.worker):
+    with worker_limits(work.worker):
         program, task = work.shared.value, work.sent.open()
         tags = ((program.streams[name], urls) for name, urls in _by_stream(group).items())
         pieces = (
             piece
             for tag, urls in tags
-            for piece in read_pieces(
+            for piece in decode_files(
                 tag.stream, urls, columns=tag.columns, quarantine=task.quarantine, rows=rows_at_once(tag)
             )
         )
@@ -324,7 +324,7 @@ def _tag_files(work: _Work, group: FileGroup) -> Iterator[pa.RecordBatch]:
 
 
 def _tag_rows(work: _Work, stream: str, batches: Batches) -> Iterator[pa.RecordBatch]:
-    with at_work(work.worker):
+    with worker_limits(work.worker):
         tag = work.shared.value.streams[stream]
         names = [*tag.columns, BAD_FILE, *(part.sql for part in tag.opaque)]
         tables = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches)
@@ -342,11 +342,11 @@ def _apart(stream: str, table: pa.Table) -> Piece:
 
 
 def _decode_files(work: _Work, group: FileGroup) -> Iterator[pa.RecordBatch]:
-    with at_work(work.worker):
+    with worker_limits(work.worker):
         quarantine = work.sent.open().quarantine
         for name, urls in _by_stream(group).items():
             tag = work.shared.value.streams[name]
-            for piece in read_pieces(tag.stream, urls, columns=tag.columns, quarantine=quarantine, checked=True):
+            for piece in decode_files(tag.stream, urls, columns=tag.columns, quarantine=quarantine, checked=True):
                 yield from _as_rows(piece)
 
 
@@ -360,7 +360,7 @@ def _as_rows(piece: Piece) -> Iterator[pa.RecordBatch]:
 
 
 def _probe_task(work: _Work, stage: int, batches: Batches) -> Iterator[pa.RecordBatch]:
-    with at_work(work.worker):
+    with worker_limits(work.worker):
         context = TaskContext.get()
         assert context is not None
         items = (item.as_py() for batch in batches for item in batch.column("item"))

@@ -22,7 +22,7 @@ _SHORTEST_SECRET = 6
 """Shorter values are not redacted, because they may occur in a text by chance."""
 
 
-def looks_secret(name: str, value: str) -> bool:
+def is_secret_variable(name: str, value: str) -> bool:
     """Return whether a variable looks like a secret, by its name or because its value is a URL with a password."""
     return bool(_SECRET_NAME.search(name) or _PASSWORD_IN_ADDRESS.search(value))
 
@@ -40,7 +40,7 @@ def child_environment(
         name: value
         for name, value in environment.items()
         if name not in never
-        and (any(fnmatchcase(name, pattern) for pattern in patterns) or not looks_secret(name, value))
+        and (any(fnmatchcase(name, pattern) for pattern in patterns) or not is_secret_variable(name, value))
     }
 
 

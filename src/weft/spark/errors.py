@@ -91,14 +91,14 @@ def _outcome(committed: bool) -> str:
     return "Nothing of this batch was committed; it is run again at the next start."
 
 
-def is_stopped(error: BaseException) -> bool:
+def is_stopped_error(error: BaseException) -> bool:
     """Return whether the cause is a stopped Spark context. No Spark job can run in this process after that."""
     return _STOPPED.search(str(error)) is not None
 
 
 def _batch_failed(error: BaseException, batch: int, *, cause: str, outcome: str) -> BatchFailed:
     text = f"{cause}\n{error}"
-    if is_stopped(error):
+    if is_stopped_error(error):
         return SparkLost(
             f"batch {batch} failed: Spark was stopped, and its Java process lives on without it",
             detail=cause,

@@ -14,14 +14,16 @@ NO_FAILURES = ExpressionFailures()
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateExpression:
     """An expression that may fail: a predicate, identified by stream and text, or a key, identified by a slot."""
 
     column: Column
     known_as: tuple[str, str] | int
 
 
-def failing(rows: DataFrame, candidates: Sequence[Candidate], check: Callable[[], None]) -> ExpressionFailures:
+def failing(
+    rows: DataFrame, candidates: Sequence[CandidateExpression], check: Callable[[], None]
+) -> ExpressionFailures:
     """Return the candidates that fail on at least one of the rows, with their errors.
 
     All candidates are evaluated in one job, and split in half if it fails. Few candidates fail, so few jobs are needed.
@@ -39,7 +41,7 @@ def failing(rows: DataFrame, candidates: Sequence[Candidate], check: Callable[[]
     return failing(rows, candidates[:half], check).plus(failing(rows, candidates[half:], check))
 
 
-def _error_of(rows: DataFrame, candidates: Sequence[Candidate], check: Callable[[], None]) -> str | None:
+def _error_of(rows: DataFrame, candidates: Sequence[CandidateExpression], check: Callable[[], None]) -> str | None:
     check()
     columns = [candidate.column.alias(f"c{number}") for number, candidate in enumerate(candidates)]
     try:

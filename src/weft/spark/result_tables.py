@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from weft.execution.results.read import PIECE_BYTES, PIECE_ROWS, Chunk, Range, Reading, ranges
-from weft.execution.results.recent import Lately
+from weft.execution.results.read import PIECE_BYTES, PIECE_ROWS, Chunk, Reading, RowRange, ranges
+from weft.execution.results.recent import RecentCache
 from weft.plan.query import Output
 from weft.spark.job_pools import READ_LIMIT
-from weft.spark.select_list import chosen, needs_no_spark, project
+from weft.spark.select_list import needs_no_spark, read_results, select_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ GROWN_BYTES = 256 << 20
 is an upper bound and usually much too large, so this is more than what is read at once."""
 
 
-def projected(
+def result_tables(
     spark: Callable[[], SparkSession],
     reading: Reading,
     chunks: Iterable[Chunk],
@@ -44,7 +44,7 @@ def projected(
     again = limit is not None
     if needs_no_spark(reading, outputs):
         for span in ranges(reading, chunks, skip=skip, limit=limit, most_bytes=most_bytes, again=again):
-            yield chosen(span.build(), outputs)
+            yield select_columns(span.build(), outputs)
     elif reading.having is None:
         table_bytes = most_bytes or PIECE_BYTES
         read_bytes = _most_read(outputs, table_bytes)
@@ -74,10 +74,10 @@ def _copies(outputs: Sequence[Output]) -> int:
     return 1 + max(held.values(), default=0)
 
 
-def _groups(spans: Iterable[Range], most_bytes: int, outputs: Sequence[Output]) -> Iterator[list[Range]]:
+def _groups(spans: Iterable[RowRange], most_bytes: int, outputs: Sequence[Output]) -> Iterator[list[RowRange]]:
     """Group ranges for one Spark job each, bounded in rows, in bytes read and in estimated bytes produced."""
     copies, added = _copies(outputs), sum(output.added for output in outputs)
-    group: list[Range] = []
+    group: list[RowRange] = []
     rows = size = grown = 0
     for part in (part for span in spans for part in _cut(span, max(1, GROWN_BYTES // max(1, added)))):
         estimate = part.bytes * copies + part.rows * added
@@ -91,7 +91,7 @@ def _groups(spans: Iterable[Range], most_bytes: int, outputs: Sequence[Output]) 
         yield group
 
 
-def _cut(span: Range, most_rows: int) -> Iterator[Range]:
+def _cut(span: RowRange, most_rows: int) -> Iterator[RowRange]:
     """Split a range into parts of at most `most_rows` rows."""
     if span.rows <= most_rows:
         yield span
@@ -102,19 +102,19 @@ def _cut(span: Range, most_rows: int) -> Iterator[Range]:
 
 
 def _by_spark(
-    spark: SparkSession, reading: Reading, group: Sequence[Range], outputs: Sequence[Output], *, within: float
+    spark: SparkSession, reading: Reading, group: Sequence[RowRange], outputs: Sequence[Output], *, within: float
 ) -> Iterator[pa.Table]:
     chunks = [span.alone() for span in group]
-    tables = list(project(spark, reading, [chunk for chunk, _, _ in chunks], outputs, within=within))
+    tables = list(read_results(spark, reading, [chunk for chunk, _, _ in chunks], outputs, within=within))
     table, begin = pa.concat_tables(tables), 0
     for span, (_, before, rows) in zip(group, chunks, strict=True):
         yield table.slice(begin + before, span.rows)
         begin += rows
 
 
-_COUNTS: Lately[int] = Lately(10_000)
+_COUNTS: RecentCache[int] = RecentCache(10_000)
 """Cache: how many rows HAVING keeps of a group of ranges, so that groups before a page are not computed again."""
-_TABLES: Lately[pa.Table] = Lately(64 << 20)
+_TABLES: RecentCache[pa.Table] = RecentCache(64 << 20)
 """Cache of 64 MB: the rows that HAVING keeps of a group of ranges, after the SELECT list."""
 
 
@@ -144,11 +144,11 @@ class _Filtered:
     def tables(self, *, again: bool) -> Iterator[pa.Table]:
         """Yield all rows. `again` says that the next page will need them, so they are cached."""
         if not again:
-            yield from project(self._spark, self._reading, self._chunks, self._outputs, within=self._within)
+            yield from read_results(self._spark, self._reading, self._chunks, self._outputs, within=self._within)
             return
         table = _TABLES.get(self._key)
         if table is None:
-            pieces = list(project(self._spark, self._reading, self._chunks, self._outputs, within=self._within))
+            pieces = list(read_results(self._spark, self._reading, self._chunks, self._outputs, within=self._within))
             table = pa.concat_tables(pieces) if pieces else None
             _COUNTS.put(self._key, 0 if table is None else table.num_rows, 1)
             if table is not None:

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from weft.errors import QueryFailed, ResultsGone, TypeMismatch
-from weft.execution.results.read import Chunk, Reading, read_pieces
+from weft.execution.results.read import Chunk, Reading, read_rows
 from weft.kernels.python_values import python_values
 from weft.plan.expression import quote
 from weft.plan.query import Output
@@ -23,7 +23,7 @@ from weft.spark.conversions import check_conversions
 from weft.spark.expression_errors import expression_error
 from weft.spark.functions import register_functions
 from weft.spark.job_pools import READ_LIMIT, run_read, turns_of
-from weft.spark.worker import Worker, at_work, worker_of
+from weft.spark.worker import Worker, worker_limits, worker_of
 
 _answers: WeakKeyDictionary[SparkSession, dict[object, list[str]]] = WeakKeyDictionary()
 _MOST_KEPT, _LONGEST_KEPT = 256, 10_000
@@ -81,14 +81,14 @@ def read_schema(reading: Reading) -> pa.Schema:
 
 
 def _read(worker: Worker, reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with at_work(worker):
+    with worker_limits(worker):
         for batch in batches:
             for text in batch.column("chunk").to_pylist():
-                for piece in read_pieces(reading, Chunk.from_json(text)):
+                for piece in read_rows(reading, Chunk.from_json(text)):
                     yield from piece.to_batches(max_chunksize=100_000)
 
 
-def project(
+def read_results(
     spark: SparkSession,
     reading: Reading,
     chunks: Sequence[Chunk],
@@ -100,8 +100,8 @@ def project(
     Raise ReadTimeout if Spark takes longer than `within` seconds."""
     if needs_no_spark(reading, outputs):
         for chunk in chunks:
-            for table in read_pieces(reading, chunk):
-                yield chosen(table, outputs)
+            for table in read_rows(reading, chunk):
+                yield select_columns(table, outputs)
     elif chunks:
         tasks = turns_of(spark.sparkContext).of_one(len(chunks))
 
@@ -118,7 +118,7 @@ def needs_no_spark(reading: Reading, outputs: Sequence[Output]) -> bool:
     return reading.having is None and all(output.source is not None for output in outputs)
 
 
-def chosen(table: pa.Table, outputs: Sequence[Output]) -> pa.Table:
+def select_columns(table: pa.Table, outputs: Sequence[Output]) -> pa.Table:
     """Return the columns of a SELECT list that has no expressions."""
     arrays = [table.column(output.source or "") for output in outputs]
     return pa.Table.from_arrays(arrays, names=[output.name for output in outputs])

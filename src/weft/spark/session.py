@@ -162,7 +162,7 @@ def shares_workers(spark: SparkSession) -> bool:
     return spark.sparkContext not in _started_here
 
 
-class Lease:
+class SparkLease:
     """An engine's use of a Spark context. `spark` is the engine's session.
 
     A Spark that was already running or was given keeps running. A Spark that was started for an engine is stopped when

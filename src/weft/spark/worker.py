@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from weft.errors import InvalidSetting
-from weft.spark.freed_memory import give_memory_back
+from weft.spark.freed_memory import trim_memory
 from weft.spark.session import is_local, shares_workers
 
 MEMORY_SETTING = "spark.weft.worker.memory"
@@ -66,7 +66,7 @@ def _to_bytes(text: str) -> int:
 
 
 @contextmanager
-def at_work(worker: Worker) -> Iterator[None]:
+def worker_limits(worker: Worker) -> Iterator[None]:
     """Run a task of weft with one Arrow thread, since tasks already use all cores, and bounded memory, so that a query
     that needs too much fails with a MemoryError before the kernel kills an arbitrary process."""
     threads = pa.cpu_count()
@@ -81,7 +81,7 @@ def at_work(worker: Worker) -> Iterator[None]:
         if before is not None:
             resource.setrlimit(resource.RLIMIT_DATA, before)
         if not worker.shared:
-            give_memory_back()
+            trim_memory()
         if worker.shared and threads != 1:
             pa.set_cpu_count(threads)
 

@@ -30,7 +30,7 @@ class Entry:
         return int(self.value["entry"]["entries"])
 
 
-class Reading:
+class ChainReader:
     """A single pass over the entries of batches later than `after`, starting at position `link` of the chain."""
 
     def __init__(self, directory: Directory, link: Link, head: Link, after: int) -> None:

@@ -95,7 +95,7 @@ class Combinations:
         return combinations if bool(kept.all()) else combinations.take(np.flatnonzero(kept))
 
 
-def concat(parts: Sequence[Combinations]) -> Combinations:
+def concat_combinations(parts: Sequence[Combinations]) -> Combinations:
     """Concatenate lists of combinations that have the same members."""
     if len(parts) == 1:
         return parts[0]

@@ -69,7 +69,7 @@ class EndedQueries:
                 self._change()
                 last = _last_turn(file)
                 for record in records:
-                    number = number_of(record.id)
+                    number = query_number(record.id)
                     before = file.execute(f"SELECT {_ROW} FROM ended WHERE number = ?", (number,)).fetchone()
                     turn, was_delivered = (last + 1, False) if before is None else _checked(before)[1:]
                     last = max(last, turn)
@@ -91,11 +91,11 @@ class EndedQueries:
         """Remove the records of these queries."""
         with self._lock, self._opened() as file:
             self._change()
-            file.executemany("DELETE FROM ended WHERE number = ?", [(number_of(query),) for query in queries])
+            file.executemany("DELETE FROM ended WHERE number = ?", [(query_number(query),) for query in queries])
 
     def get(self, query: QueryId) -> QueryRecord | None:
         """Return the record of a query; None if there is no such record."""
-        number = number_of(query)
+        number = query_number(query)
         known = self._read.get(number)
         return known or self._one(f"SELECT {_ROW} FROM ended WHERE number = ?", number)
 
@@ -105,7 +105,7 @@ class EndedQueries:
 
     def was_delivered(self, query: QueryId) -> bool:
         """Return whether a sink has received all rows of a query."""
-        rows = self._rows(f"SELECT {_ROW} FROM ended WHERE number = ?", number_of(query))
+        rows = self._rows(f"SELECT {_ROW} FROM ended WHERE number = ?", query_number(query))
         return any(_checked(row)[2] for row in rows)
 
     def page(self, prefix: str, *, after: int, limit: int, latest: bool = False) -> list[QueryRecord]:
@@ -160,7 +160,7 @@ class EndedQueries:
     def count_without(self, queries: Collection[QueryId]) -> int:
         """Return the number of records, not counting those of `queries`."""
         text = "SELECT count(*) FROM ended WHERE number NOT IN (SELECT value FROM json_each(?))"
-        ((count,),) = self._rows(text, json.dumps(list(map(number_of, queries))))
+        ((count,),) = self._rows(text, json.dumps(list(map(query_number, queries))))
         return int(count)
 
     def _one(self, text: str, *values: object) -> QueryRecord | None:
@@ -170,7 +170,7 @@ class EndedQueries:
     def _records(self, text: str, *values: object) -> list[QueryRecord]:
         with self._lock, self._opened(reading=True) as file:
             records = [_checked(row)[0] for row in file.execute(text, values)]
-            self._read.update((number_of(record.id), record) for record in records[-_READ_LATELY:])
+            self._read.update((query_number(record.id), record) for record in records[-_READ_LATELY:])
             while len(self._read) > _READ_LATELY:
                 self._read.popitem(last=False)
         return records
@@ -221,20 +221,20 @@ def is_id(text: str) -> bool:
     return text[:1] == "q" and number.isascii() and number.isdigit() and len(number) <= _DIGITS
 
 
-def number_of(query: QueryId) -> int:
+def query_number(query: QueryId) -> int:
     """Return the number in a query's id. Queries are numbered in the order of their creation."""
     return int(query[1:])
 
 
 def _row(record: QueryRecord, turn: int, delivered: bool) -> tuple[Any, ...]:
     """Return the row of a record: the columns to search by, and a sealed copy of everything."""
-    number = number_of(record.id)
+    number = query_number(record.id)
     value = {"turn": turn, "delivered": delivered, "record": record_to_json(record)}
     return (*_columns(record, turn, delivered), seal(f"{ENDED_FILE}/{number}", value)[0])
 
 
 def _columns(record: QueryRecord, turn: int, delivered: bool) -> tuple[Any, ...]:
-    return (number_of(record.id), turn, record.name, record.ended, bool(record.error), delivered)
+    return (query_number(record.id), turn, record.name, record.ended, bool(record.error), delivered)
 
 
 def _checked(row: tuple[Any, ...]) -> tuple[QueryRecord, int, bool]:

@@ -17,7 +17,7 @@ from weft.plan.changelog import Change, Failure, QueryId, QueryRecord
 from weft.plan.key import StoreId
 from weft.plan.slots import Slots
 from weft.storage.bucket import Bucket
-from weft.storage.chain import Reading
+from weft.storage.chain import ChainReader
 from weft.storage.directory import Directory, flush_folder, missing, number_name, unreadable
 from weft.storage.head import Head, Link
 from weft.storage.packs import PACKS, Pack, PackName, choose_pack_merges, find_packed, merge_packs, write_pack
@@ -322,7 +322,7 @@ class Journal:
     def history(self, *, after: int) -> Iterator[Change | Manifest]:
         """Yield the changes and manifests after the checkpoint of batch `after` in order, and remove incomplete entries
         that a crash left. Raise StateCorrupt if an entry is missing or was changed."""
-        reading = Reading(self._directory, self._link, self._head.record.link, after)
+        reading = ChainReader(self._directory, self._link, self._head.record.link, after)
         for entry in reading.entries():
             if entry.is_change:
                 yield _parsed(entry.file, _change, entry.value)

@@ -20,7 +20,7 @@ LATEST = 64
 class Manifests(Sequence[Manifest]):
     """The manifests of batches first … last − 1, in order. Each is read when it is accessed; any thread may read."""
 
-    def __init__(self, log: Retained, first: int, last: int) -> None:
+    def __init__(self, log: ManifestLog, first: int, last: int) -> None:
         self._log, self.first, self.last = log, first, max(first, last)
 
     def __len__(self) -> int:
@@ -47,7 +47,7 @@ class Manifests(Sequence[Manifest]):
         return (self._log.read(batch) for batch in range(self.first, self.last))
 
 
-class Retained:
+class ManifestLog:
     """The manifests of all batches whose results are kept. `read` reads the manifest of a batch from disk."""
 
     def __init__(self, read: Callable[[int], Manifest]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 from weft.plan.changelog import LiveQuery, QueryId
-from weft.plan.idle_streams import gives_way, streams_of
+from weft.plan.idle_streams import frees_despite_idle, streams_of
 from weft.plan.key import StoreId
 from weft.plan.probe_tree import StoredJoin, inputs_of
 from weft.plan.query import BoundQuery
@@ -81,7 +81,7 @@ def _reached(
     passed = closed.get(names := streams_of(live.query)) if closed else None
     if passed is None or all(name in watermarks and watermarks[name] >= passed for name in names):
         return watermarks  # no stream is idle
-    raised = {name: max(passed, watermarks.get(name, passed)) for name in names if gives_way(live, name)}
+    raised = {name: max(passed, watermarks.get(name, passed)) for name in names if frees_despite_idle(live, name)}
     return {**watermarks, **raised}
 
 

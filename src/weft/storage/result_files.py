@@ -31,7 +31,7 @@ class PartRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SegmentPiece:
     """The pairs between two parts that the shared join `join` produced."""
 
     join: str
@@ -45,7 +45,7 @@ class Segment:
     """A file of pairs in the result log. The n-th piece is the n-th record batch of the file."""
 
     path: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SegmentPiece, ...]
     bytes: int
 
     def references(self) -> frozenset[str]:
@@ -60,7 +60,7 @@ class Segment:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Segment:
         """Parse the output of `to_json`."""
-        pieces = tuple(Piece(j, PartRef(lp, ln), PartRef(rp, rn), n) for j, lp, ln, rp, rn, n in value["pieces"])
+        pieces = tuple(SegmentPiece(j, PartRef(lp, ln), PartRef(rp, rn), n) for j, lp, ln, rp, rn, n in value["pieces"])
         return cls(value["path"], pieces, value["bytes"])
 
 

@@ -13,7 +13,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Defer SIGINT and SIGTERM to the end of the block if their handlers are Python functions, which may raise.
 
     Python runs such handlers in the main thread only, so in other threads this does nothing.

@@ -27,7 +27,7 @@ from tests.support.spec import (
 )
 from weft.plan.stream import Stream
 from weft.plan.types import TIMESTAMP
-from weft.sql.names.connection import components
+from weft.sql.names.connection import linked_groups
 
 _ALIASES = ("abcde", "pqrst", "vwxyz")
 
@@ -65,7 +65,7 @@ def _draw_edges(random: Random, count: int) -> list[tuple[int, ...]]:
         # Now and then it is all that joins one of them.
         alone = random.random() < 0.3
         edges = [edge for edge in edges if not (alone and three[2] in edge and set(edge) <= set(three))] + [three]
-        if len(components(count, edges)) > 1:
+        if len(linked_groups(count, edges)) > 1:
             edges = [*chain, three]
     return edges
 
@@ -130,7 +130,7 @@ def _draw_subgraph(random: Random, theme: Theme, count: int) -> tuple[list[int],
 
 
 def _connected(chosen: set[int], links: Sequence[Link]) -> bool:
-    groups = components(max(chosen) + 1, [link.relations for link in links])
+    groups = linked_groups(max(chosen) + 1, [link.relations for link in links])
     return any(chosen <= set(group) for group in groups)
 
 
@@ -145,7 +145,7 @@ def _draw_windows(
         return [draw_sliding(random, clock, features)] * count, []
     if roll < 0.4:
         return [Unbounded()] * count, []
-    if roll < 0.48 and features.intervals and len(components(count, pairs)) == 1:
+    if roll < 0.48 and features.intervals and len(linked_groups(count, pairs)) == 1:
         return [None] * count, [_distance(random, streams, pair, world) for pair in pairs]
     if roll < 0.6:
         return [Range(random.choice(clock.durations))] * count, []

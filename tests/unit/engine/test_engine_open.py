@@ -28,7 +28,7 @@ def test_a_sink_that_cannot_be_restored_does_not_keep_the_directory(
 
         return made
 
-    for name in ("Lease", "JavaLock", "BatchRunner"):
+    for name in ("SparkLease", "JavaLock", "BatchRunner"):
         monkeypatch.setattr(engine_module, name, stand_in(name))
 
     def fails(_: Deliveries) -> None:
@@ -37,5 +37,5 @@ def test_a_sink_that_cannot_be_restored_does_not_keep_the_directory(
     monkeypatch.setattr(Deliveries, "restore", fails)
     with pytest.raises(StateCorrupt, match=r"sinks/q1\.json"):
         Engine(tmp_path / "state")
-    assert released == ["BatchRunner", "JavaLock", "Lease"]
+    assert released == ["BatchRunner", "JavaLock", "SparkLease"]
     Directory.open(tmp_path / "state").close()

@@ -22,10 +22,10 @@ from weft.plan.key import StoreId
 from weft.plan.probe_tree import Input
 from weft.plan.slots import Slots
 from weft.storage.bucket import Bucket, Part
-from weft.storage.result_files import PartRef, Piece, Segment, WindowResult
+from weft.storage.result_files import PartRef, Segment, SegmentPiece, WindowResult
 
 BUCKET = Bucket("3/j", StoreId("s"), "a", 3, (Part(0, 2**64 - 1, 1, -5, 5, Slots(1 << 70)),), 7)
-SEGMENT = Segment("3/p.pairs.arrow", (Piece("j", PartRef("3/j", 0), PartRef("2/k", 1), 4),), 8)
+SEGMENT = Segment("3/p.pairs.arrow", (SegmentPiece("j", PartRef("3/j", 0), PartRef("2/k", 1), 4),), 8)
 
 
 @pytest.mark.parametrize(

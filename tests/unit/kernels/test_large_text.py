@@ -9,7 +9,7 @@ import pytest
 from tests.unit.kernels.aggregate.test_result_columns import cells_with
 from weft.kernels import large_text as wide
 from weft.kernels.aggregate import result_columns as finish
-from weft.kernels.aggregate.cells import concat
+from weft.kernels.aggregate.cells import concat_cells
 from weft.kernels.aggregate.result_columns import WindowEnd
 from weft.plan.aggregation import Aggregation, GroupKey
 from weft.plan.expression import Column
@@ -52,12 +52,12 @@ def test_rows_taken_are_wide_only_if_they_must_be(most: int) -> None:
 
 def test_columns_are_put_together_whatever_their_width(most: int) -> None:
     arrays = [pa.array(TEXT), pa.array(["b"], pa.large_string())]
-    together = wide.concat(arrays)
+    together = wide.concat_columns(arrays)
     assert together.to_pylist() == [*TEXT, "b"]
     assert together.type == (pa.large_string() if most == 3 else pa.string())
     assert wide.narrow(together).type == together.type
-    assert wide.narrow(wide.concat([pa.array(["b"], pa.large_string())])).type == pa.string()
-    assert wide.concat([pa.array([1]), pa.array([2])]).to_pylist() == [1, 2]
+    assert wide.narrow(wide.concat_columns([pa.array(["b"], pa.large_string())])).type == pa.string()
+    assert wide.concat_columns([pa.array([1]), pa.array([2])]).to_pylist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_rows_are_cut_by_their_bytes(sizes: list[int], pieces: list[int]) -> Non
 def test_cells_of_long_groups_are_put_together(most: int) -> None:
     ones = {"sum:v": np.ones(1, np.int64)}
     parts = [cells_with(ones), cells_with(ones)]
-    together = concat(parts)
+    together = concat_cells(parts)
     assert [column.to_pylist() for column in together.groups] == [["g"]]
     assert together.groups[0].type == pa.string(), "one group is short"
 
@@ -81,8 +81,8 @@ def test_cells_of_long_groups_are_put_together(most: int) -> None:
 def test_results_are_built_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = cells_with({"sum:v": np.ones(5, np.int64)})
     aggregation = Aggregation((GroupKey(Column("k", STRING), 0, STRING),), ())
-    whole = finish.finish(cells, aggregation, WindowEnd(10, session=False))
+    whole = finish.result_table(cells, aggregation, WindowEnd(10, session=False))
     monkeypatch.setattr(finish, "PIECE_BYTES", 2)
-    pieces = finish.finish(cells, aggregation, WindowEnd(10, session=False))
+    pieces = finish.result_table(cells, aggregation, WindowEnd(10, session=False))
     assert pieces.equals(whole)
     assert pieces.column(0).num_chunks == 3

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from weft.plan.time import TIME_MAX, TIME_MIN, date_text, held, time_text, to_datetime
+from weft.plan.time import TIME_MAX, TIME_MIN, clamp_time, date_text, time_text, to_datetime
 
 YEAR_10000 = 253_402_300_800_000_000
 
@@ -38,4 +38,4 @@ def test_within_pythons_years_the_text_is_pythons() -> None:
 def test_a_time_that_python_cannot_hold_is_held_at_the_end() -> None:
     assert to_datetime(TIME_MAX + 1) == datetime.max.replace(tzinfo=UTC)
     assert to_datetime(TIME_MIN) == datetime.min.replace(tzinfo=UTC)
-    assert (held(2**70), held(-(2**70)), held(5)) == (TIME_MAX, TIME_MIN, 5)
+    assert (clamp_time(2**70), clamp_time(-(2**70)), clamp_time(5)) == (TIME_MAX, TIME_MIN, 5)

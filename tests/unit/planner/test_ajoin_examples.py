@@ -14,7 +14,7 @@ from weft.planner.joins.statistics import CostModel
 from weft.planner.joins.subplans import share_within, subplan_trees
 from weft.planner.query_groups.groups import (
     GroupedJoin,
-    Selected,
+    SelectedRates,
     cost_of_groups,
     explain_groups,
     form_groups,
@@ -27,9 +27,11 @@ from weft.planner.query_groups.groups import (
 Q1, Q2, Q3, Q4, Q5, Q6, Q7 = (QueryId(f"Q{at}") for at in range(1, 8))
 
 
-def selected(**counts: float) -> Selected:
+def selected(**counts: float) -> SelectedRates:
     """`Q1_Q2=80`: 80 tuples that both queries want and no other."""
-    return Selected({frozenset(QueryId(each) for each in key.split("_")): count for key, count in counts.items()}, 40)
+    return SelectedRates(
+        {frozenset(QueryId(each) for each in key.split("_")): count for key, count in counts.items()}, 40
+    )
 
 
 VIDEOS_VIEWS = GroupedJoin(
@@ -112,7 +114,7 @@ def test_more_than_half_changed_means_groups_from_scratch() -> None:
 
 @pytest.mark.parametrize("bad", [0.0, math.nan, math.inf, -5.0])
 def test_groups_form_whatever_the_statistics(bad: float) -> None:
-    join = GroupedJoin(selected(Q1_Q2=bad, Q3=bad), Selected({frozenset((Q1, Q2, Q3)): bad}, bad), selectivity=bad)
+    join = GroupedJoin(selected(Q1_Q2=bad, Q3=bad), SelectedRates({frozenset((Q1, Q2, Q3)): bad}, bad), selectivity=bad)
     groups = form_groups(join, [Q1, Q2, Q3])
     assert sorted(each for group in groups for each in group) == [Q1, Q2, Q3]
     assert math.isfinite(cost_of_groups(join, groups))

@@ -7,12 +7,12 @@ import pytest
 from tests.support.probe_cases import query, relation, statistics
 from weft.plan.changelog import QueryId
 from weft.planner.joins.graph import JoinQuery
-from weft.planner.joins.lattice import Lattice, Node, build_lattice
+from weft.planner.joins.lattice import Lattice, LatticeNode, build_lattice
 from weft.planner.joins.order_plan import Method, ProbePlan
 from weft.planner.joins.orders import plan_alone, plan_probe_orders
 from weft.planner.joins.statistics import CostModel, Statistics
 from weft.planner.rule_sets.candidates import (
-    Candidate,
+    CandidateOrder,
     candidate_orders,
     count_orders,
     materializable,
@@ -32,7 +32,7 @@ def orders(lattice: Lattice, query_id: str, start: str) -> set[str]:
             if each.start == relation(start)}  # fmt: skip
 
 
-def written(candidate: Candidate) -> str:
+def written(candidate: CandidateOrder) -> str:
     return " ".join([candidate.start.stream, *("".join(names) for names in candidate.stores)])
 
 
@@ -103,7 +103,7 @@ def test_together_they_take_the_order_that_is_worse_alone() -> None:
 def test_step_costs_of_section_v() -> None:
     lattice = build_lattice(SECTION_V, SIZES, ORDERS_ONLY)
     start = lattice.graph.input_numbers[relation("S")]
-    both = lattice.node_numbers[Node(start, *lattice.graph.encode(SECTION_V[0]))]
+    both = lattice.node_numbers[LatticeNode(start, *lattice.graph.encode(SECTION_V[0]))]
     assert {written(each): each.cost for each in candidate_orders(lattice, both)} == {"S R T": 150, "S T R": 175}
 
 

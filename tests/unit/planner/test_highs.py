@@ -6,7 +6,18 @@ from datetime import timedelta
 
 import pytest
 
-from weft.planner.highs import INFINITY, Feasible, Limits, Model, NoAnswer, Optimal, Relaxation, gap_of, relax, solve
+from weft.planner.highs import (
+    INFINITY,
+    Feasible,
+    Model,
+    NoAnswer,
+    Optimal,
+    Relaxation,
+    SolverLimits,
+    gap_of,
+    relax,
+    solve,
+)
 
 
 def triangle() -> Model:
@@ -19,7 +30,7 @@ def triangle() -> Model:
 
 
 def test_an_optimum_is_checked_and_priced() -> None:
-    found = solve(triangle(), Limits())
+    found = solve(triangle(), SolverLimits())
     assert isinstance(found, Optimal)
     assert found.values == (1.0, 1.0, 0.0)
     assert (found.cost, found.bound) == (5.0, 5.0)
@@ -27,11 +38,11 @@ def test_an_optimum_is_checked_and_priced() -> None:
 
 
 def test_a_known_answer_is_taken() -> None:
-    assert isinstance(solve(triangle(), Limits(), first=[1.0, 1.0, 1.0]), Optimal)
+    assert isinstance(solve(triangle(), SolverLimits(), first=[1.0, 1.0, 1.0]), Optimal)
 
 
 def test_the_relaxation_is_a_lower_bound() -> None:
-    found = relax(triangle(), Limits())
+    found = relax(triangle(), SolverLimits())
     assert isinstance(found, Relaxation)
     assert found.cost == pytest.approx(4.5)
     assert found.values == pytest.approx((0.5, 0.5, 0.5))
@@ -40,22 +51,22 @@ def test_the_relaxation_is_a_lower_bound() -> None:
 def test_what_cannot_be_has_no_answer() -> None:
     model = triangle()
     model.add_row([0], [1.0], low=2.0, high=3.0)
-    assert isinstance(solve(model, Limits()), NoAnswer)
-    assert isinstance(relax(model, Limits()), NoAnswer)
+    assert isinstance(solve(model, SolverLimits()), NoAnswer)
+    assert isinstance(relax(model, SolverLimits()), NoAnswer)
 
 
 def test_without_time_there_is_no_proof() -> None:
-    found = solve(_hard(), Limits(time=timedelta(0)))
+    found = solve(_hard(), SolverLimits(time=timedelta(0)))
     assert isinstance(found, NoAnswer | Feasible)
 
 
 def test_nothing_to_choose_costs_nothing() -> None:
-    assert solve(Model(), Limits()) == Optimal((), 0.0, 0.0)
-    assert relax(Model(), Limits()) == Relaxation((), 0.0, ())
+    assert solve(Model(), SolverLimits()) == Optimal((), 0.0, 0.0)
+    assert relax(Model(), SolverLimits()) == Relaxation((), 0.0, ())
 
 
 def test_the_same_seed_gives_the_same_answer() -> None:
-    limits = Limits(seed=7)
+    limits = SolverLimits(seed=7)
     assert replace(solve(_hard(), limits), time=timedelta(0)) == replace(solve(_hard(), limits), time=timedelta(0))
 
 
@@ -80,9 +91,9 @@ def test_the_gap_is_a_fraction_of_the_cost() -> None:
 
 def test_limits_must_make_sense() -> None:
     with pytest.raises(ValueError, match="must not be negative"):
-        Limits(gap=-0.1)
+        SolverLimits(gap=-0.1)
     with pytest.raises(ValueError, match="must not be negative"):
-        Limits(time=timedelta(seconds=-1))
+        SolverLimits(time=timedelta(seconds=-1))
 
 
 def _hard() -> Model:

@@ -18,10 +18,10 @@ from weft.engine.sinks.notes import new_note
 from weft.engine.sinks.sinks import callback
 from weft.errors import UnsupportedQuery
 from weft.plan.query import BoundQuery
-from weft.service.events.commit_signal import Bell
+from weft.service.events.commit_signal import CommitSignal
 from weft.service.events.followers import Followers
 from weft.service.events.rows import Cursor
-from weft.service.service import Service, Wanted
+from weft.service.service import QuerySpec, Service
 from weft.service.tenancy.tenants import EVERYBODY
 from weft.service.workers import Workers
 from weft.sql import bind
@@ -32,7 +32,7 @@ from weft.storage.ended_queries import EndedQueries
 def made(tmp_path: Path) -> tuple[Service, Here]:
     """A query that was dropped and a join that failed, both on disk only."""
     service, host = make_service(tmp_path / "state")
-    service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q"), Wanted(JOIN, "join")])
+    service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", "q"), QuerySpec(JOIN, "join")])
     host.batch(a=rows((0, 1, 5)))
     service.drop(EVERYBODY, "q")
     host.catalog.core.set_aside(service.query(EVERYBODY, "join").id, 1, "by zero")
@@ -141,7 +141,7 @@ def test_the_event_loop_does_not_wait_for_records_on_disk(
     readers = watch_disk(monkeypatch, host)
 
     async def body() -> list[str]:
-        bell = Bell(asyncio.get_running_loop())
+        bell = CommitSignal(asyncio.get_running_loop())
         return [event async for event in Followers(service, bell, Workers()).follow(EVERYBODY, query, Cursor(0))]
 
     events = asyncio.run(body())

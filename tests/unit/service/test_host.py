@@ -183,7 +183,7 @@ def test_without_java_the_service_ends_with_the_reason(
 ) -> None:
     """As it was: the look raised, its thread ended, and the service was ready for ever (C4)."""
     ended: list[str] = []
-    host.on_hopeless = lambda: ended.append(str(host.hopeless))
+    host.on_fatal = lambda: ended.append(str(host.fatal_error))
 
     def lose() -> None:
         fragile.lost = True
@@ -225,7 +225,7 @@ def test_a_full_disk_does_not_keep_the_service_from_stopping(
 def test_without_a_context_in_a_living_java_the_service_ends(host: EngineHost, fragile: Fragile) -> None:
     """As it was: the engine was started again and again, and could never run."""
     ended: list[str] = []
-    host.on_hopeless = lambda: ended.append(str(host.hopeless))
+    host.on_fatal = lambda: ended.append(str(host.fatal_error))
     context = SimpleNamespace(isStopped=lambda: True)
     fragile.spark.sparkContext = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context))
 

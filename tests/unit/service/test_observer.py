@@ -12,14 +12,14 @@ from tests.support.engine_alone import wait_for
 from tests.support.engine_sample import rows
 from tests.support.service_sample import Here, make_service
 from weft.service.observer import Observer
-from weft.service.service import Service, Wanted
+from weft.service.service import QuerySpec, Service
 from weft.service.tenancy.tenants import EVERYBODY
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[tuple[Service, Here]]:
     service, host = make_service(tmp_path / "state")
-    service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q"), Wanted("SELECT x FROM b", "other")])
+    service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", "q"), QuerySpec("SELECT x FROM b", "other")])
     yield service, host
     host.stop()
 

@@ -12,7 +12,7 @@ from weft.engine import Query
 from weft.errors import QueryFailed, ResultsGone
 from weft.execution.results.chunk import Found
 from weft.service.events.rows import Cursor, Rows, batches_with_rows, parse_cursor
-from weft.service.service import Service, Wanted
+from weft.service.service import QuerySpec, Service
 from weft.service.tenancy.tenants import EVERYBODY, Tenant
 
 BATCHES = 6
@@ -22,7 +22,7 @@ BATCHES = 6
 def made(tmp_path: Path) -> tuple[Service, Here]:
     """A query over `a`, whose rows are in every second batch; the others have rows of `b`."""
     service, host = make_service(tmp_path / "state")
-    service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q"), Wanted("SELECT x FROM b", "other")])
+    service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", "q"), QuerySpec("SELECT x FROM b", "other")])
     for number in range(BATCHES):
         host.batch(**{"ba"[number % 2]: rows((number, 1, number))})
     return service, host
@@ -112,7 +112,9 @@ def test_batches_that_go_while_they_are_looked_for_are_not_skipped(
 def pairs(tmp_path: Path) -> tuple[Service, Here]:
     """A self-join of 400 equal keys: 160,000 rows of one batch."""
     service, host = make_service(tmp_path / "state")
-    service.create(EVERYBODY, [Wanted(f"SELECT p.x, q.x AS y FROM a {WINDOW} p JOIN a {WINDOW} q ON p.k = q.k", "q")])
+    service.create(
+        EVERYBODY, [QuerySpec(f"SELECT p.x, q.x AS y FROM a {WINDOW} p JOIN a {WINDOW} q ON p.k = q.k", "q")]
+    )
     host.batch(a=rows(*((0, 1, number) for number in range(400))))
     return service, host
 
@@ -166,13 +168,13 @@ def test_ended_queries_come_page_by_page(tmp_path: Path) -> None:
     ads, ops = Tenant("ads", admin=False), Tenant("ops", admin=True)
     service, host = make_service(tmp_path / "state")
     for number in range(7):
-        service.create(ads, [Wanted("SELECT x FROM a", f"n{number}")])
+        service.create(ads, [QuerySpec("SELECT x FROM a", f"n{number}")])
         if number != 3:
             service.drop(ads, f"n{number}")
         if number == 4:
             host.batch()
             host.catalog.core.checkpoint()
-    service.create(ops, [Wanted("SELECT x FROM a", "mine")])
+    service.create(ops, [QuerySpec("SELECT x FROM a", "mine")])
 
     def names(tenant: Tenant, state: str, **page: int) -> list[str]:
         return [query.name for query in service.queries(tenant, state, **page)]
@@ -185,14 +187,14 @@ def test_ended_queries_come_page_by_page(tmp_path: Path) -> None:
     assert names(ops, "all", limit=3, latest=True) == ["ads.n5", "ads.n6", "mine"]
     assert names(ads, "ended", limit=4, latest=True) == ["ads.n2", "ads.n4", "ads.n5", "ads.n6"]
     assert names(ops, "live", latest=True) == ["ads.n3", "mine"]
-    assert service.create(ads, [Wanted("SELECT x FROM a")])[0].name == "ads.q1"
+    assert service.create(ads, [QuerySpec("SELECT x FROM a")])[0].name == "ads.q1"
 
 
 def test_failed_queries_are_counted_without_looking_at_all(tmp_path: Path) -> None:
     service, host = make_service(tmp_path / "state")
     core = host.catalog.core
     for number in range(3):
-        query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", f"n{number}")])[0]
+        query = service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", f"n{number}")])[0]
         core.set_aside(query.id, 0, "by zero")
         host.batch()
         core.checkpoint()

@@ -17,15 +17,15 @@ from tests.support.service_sample import make_service
 from weft.errors import QuotaExceeded
 from weft.service import workers as module
 from weft.service.config import Limits, ServerSection
-from weft.service.events.commit_signal import Bell
-from weft.service.events.connections import Streaming
+from weft.service.events.commit_signal import CommitSignal
+from weft.service.events.connections import Connections
 from weft.service.events.followers import Followers
 from weft.service.events.rows import Cursor
 from weft.service.events.ticks import Ticks
 from weft.service.http.app import make_app
-from weft.service.service import Wanted
+from weft.service.service import QuerySpec
 from weft.service.tenancy.tenants import EVERYBODY, Tenant, Tenants
-from weft.service.workers import Places, Workers
+from weft.service.workers import ConnectionSlots, Workers
 from weft.spark import job_pools as spark_jobs
 from weft.spark.job_pools import READ_LIMIT
 
@@ -56,11 +56,11 @@ def held(lock: Any) -> Iterator[None]:
 def test_the_loop_goes_on_while_the_engine_is_busy(tmp_path: Path) -> None:
     """As it was: whoever followed waited for the lock in the event loop, and /health with it (M5)."""
     service, host = make_service(tmp_path / "state")
-    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
+    query = service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", "q")])[0]
     host.batch(a=rows((0, 1, 5)))
 
     async def test() -> None:
-        bell, workers = Bell(asyncio.get_running_loop()), Workers()
+        bell, workers = CommitSignal(asyncio.get_running_loop()), Workers()
         following = Followers(service, bell, workers).follow(EVERYBODY, query, Cursor(0))
         ticking = Ticks(service, bell, workers).follow(EVERYBODY)
         with held(host.catalog.core.lock):
@@ -164,7 +164,7 @@ def test_a_tenant_has_so_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_connections_are_limited_for_each_tenant_and_together() -> None:
-    places = Places(3)
+    places = ConnectionSlots(3)
     one = Tenant("one", admin=False, limits=Limits(connections=2))
     taken = [places.take(one), places.take(one)]
     with pytest.raises(QuotaExceeded, match='tenant "one" may have 2 connections'):
@@ -187,7 +187,7 @@ def test_a_connection_too_many_is_told_so(tmp_path: Path) -> None:
     with TestClient(app, base_url="http://weft.example") as client:
         client.post("/v1/queries", json={"sql": "SELECT x FROM a", "name": "q"}, headers=headers)
         client.delete("/v1/queries/q", headers=headers)
-        streaming: Streaming = app.state.streaming
+        streaming: Connections = app.state.streaming
         followed = client.get("/v1/queries/q/follow", headers=headers)  # it has ended, so the answer does too
         assert followed.headers["X-Accel-Buffering"] == "no"
         assert streaming.places.count(one) == 0, "the place is given back"
@@ -220,7 +220,7 @@ def test_checks_of_two_tenants_go_on_together(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(host.catalog, "check", slow)
     threads = [
-        threading.Thread(target=service.create, args=(tenant, [Wanted("SELECT x FROM a", "q")]))
+        threading.Thread(target=service.create, args=(tenant, [QuerySpec("SELECT x FROM a", "q")]))
         for tenant in (SLOW, QUICK)
     ]
     for each in threads:

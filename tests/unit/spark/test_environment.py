@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.spark.environment import child_environment, looks_secret, redacted
+from weft.spark.environment import child_environment, is_secret_variable, redacted
 
 ORDINARY = {
     "PATH": "/usr/bin",
@@ -42,7 +42,7 @@ def test_ordinary_variables_are_inherited() -> None:
 
 @pytest.mark.parametrize("name", SECRET)
 def test_what_looks_secret_is_not(name: str) -> None:
-    assert looks_secret(name, SECRET[name])
+    assert is_secret_variable(name, SECRET[name])
     assert child_environment(ORDINARY | {name: SECRET[name]}) == ORDINARY
 
 

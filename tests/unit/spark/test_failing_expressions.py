@@ -9,7 +9,7 @@ import pytest
 
 from weft.execution.items import ExpressionFailures
 from weft.spark import failing_expressions as module
-from weft.spark.failing_expressions import NO_FAILURES, Candidate, failing
+from weft.spark.failing_expressions import NO_FAILURES, CandidateExpression, failing
 
 
 class ExpressionError(Exception):
@@ -60,12 +60,12 @@ def _errors(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def candidates(count: int) -> list[Candidate]:
+def candidates(count: int) -> list[CandidateExpression]:
     columns: list[Any] = [Name(f"e{number}") for number in range(count)]
-    return [Candidate(column, ("a", f"e{number}")) for number, column in enumerate(columns)]
+    return [CandidateExpression(column, ("a", f"e{number}")) for number, column in enumerate(columns)]
 
 
-def find(rows: Any, wanted: list[Candidate]) -> ExpressionFailures:
+def find(rows: Any, wanted: list[CandidateExpression]) -> ExpressionFailures:
     return failing(rows, wanted, lambda: None)
 
 
@@ -95,7 +95,7 @@ def test_all_fail() -> None:
 
 def test_keys_are_known_by_their_slots() -> None:
     column: Any = Name("key")
-    found = find(Rows({"key": ExpressionError("no")}), [*candidates(3), Candidate(column, 7)])
+    found = find(Rows({"key": ExpressionError("no")}), [*candidates(3), CandidateExpression(column, 7)])
     assert found == ExpressionFailures({}, {7: "no"})
     assert found.plus(ExpressionFailures({("a", "e1"): "x"})) == ExpressionFailures({("a", "e1"): "x"}, {7: "no"})
 

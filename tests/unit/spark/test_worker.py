@@ -15,7 +15,7 @@ from weft.spark.worker import Worker, _to_bytes, machine_memory
 PRELUDE = """
 import gc, resource
 import numpy as np, pyarrow as pa
-from weft.spark.worker import Worker, at_work
+from weft.spark.worker import Worker, worker_limits
 def limit(): return resource.getrlimit(resource.RLIMIT_DATA)
 before, threads = limit(), pa.cpu_count()
 """
@@ -34,7 +34,7 @@ def in_process(code: str) -> str:
 def test_too_much_memory_is_an_error_of_the_task(allocation: str) -> None:
     code = f"""
 try:
-    with at_work(Worker(memory=3 << 30)):
+    with worker_limits(Worker(memory=3 << 30)):
         {allocation}
     print("had it")
 except MemoryError:
@@ -46,7 +46,7 @@ except MemoryError:
 def test_ordinary_work_lives_with_the_least_limit() -> None:
     code = f"""
 from weft.kernels.order import sort_order
-with at_work(Worker(memory={worker._LEAST})):
+with worker_limits(Worker(memory={worker._LEAST})):
     assert limit()[0] == {worker._LEAST}
     sort_order(np.arange(1 << 21, dtype=np.uint64)[::-1].copy(), np.arange(1 << 21))
     table = pa.table({{"x": np.arange(1 << 22)}})
@@ -59,7 +59,7 @@ print(taken.num_rows, limit() == before)
 def test_a_shared_worker_is_left_as_it_was() -> None:
     code = """
 pa.set_cpu_count(3)
-with at_work(Worker(memory=8 << 30, shared=True)):
+with worker_limits(Worker(memory=8 << 30, shared=True)):
     print(pa.cpu_count(), end=" ")
 print(pa.cpu_count(), gc.get_freeze_count(), limit() == before)
 """
@@ -68,7 +68,7 @@ print(pa.cpu_count(), gc.get_freeze_count(), limit() == before)
 
 def test_a_worker_of_weft_alone_settles() -> None:
     code = """
-with at_work(Worker(memory=8 << 30, shared=False)):
+with worker_limits(Worker(memory=8 << 30, shared=False)):
     pass
 print(pa.cpu_count(), gc.get_freeze_count() > 0, limit() == before)
 """
@@ -78,7 +78,7 @@ print(pa.cpu_count(), gc.get_freeze_count() > 0, limit() == before)
 def test_a_lower_limit_of_the_system_stays() -> None:
     code = """
 resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, before[1]))
-with at_work(Worker(memory=8 << 30)):
+with worker_limits(Worker(memory=8 << 30)):
     print(limit()[0] >> 30)
 """
     assert in_process(code) == "4"

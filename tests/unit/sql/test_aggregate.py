@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.support.sql_streams import aggregation, bound, calls, one
-from weft.plan.aggregation import Aggregation, Call, Function, GroupKey
+from weft.plan.aggregation import AggregateCall, Aggregation, Function, GroupKey
 from weft.plan.expression import Column, Opaque, to_sql
 from weft.plan.query import Output
 from weft.plan.types import BIGINT, INT
@@ -29,7 +29,7 @@ def test_the_typical_aggregation() -> None:
     )
     assert query.aggregation == Aggregation(
         (GroupKey(Column("gemPack", INT), 0, INT),),
-        (Call(Function.SUM, (PRICE,), BIGINT), Call(Function.ROWS, (None,), BIGINT)),
+        (AggregateCall(Function.SUM, (PRICE,), BIGINT), AggregateCall(Function.ROWS, (None,), BIGINT)),
         "`a0` > 10",
     )
     assert query.sliding == Sliding(8 * SECOND, 4 * SECOND)

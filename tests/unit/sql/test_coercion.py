@@ -12,7 +12,7 @@ from tests.support.sql_streams import predicate
 from weft.plan.expression import Call, Column, Expression, Literal
 from weft.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, DataType, Kind
 from weft.sql.syntax.literal import number
-from weft.sql.types.coercion import common_type, compare, widens
+from weft.sql.types.coercion import bind_comparison, common_type, widens
 
 FLOAT = DataType(Kind.FLOAT)
 DATE = DataType(Kind.DATE)
@@ -189,7 +189,7 @@ def test_moved_literals_answer_the_same(
     constant = number(str(abs(literal)))
     constant = Literal(literal, constant.type) if isinstance(constant.value, Decimal) else Literal(int(literal), INT)
     exact = Decimal(str(constant.value))
-    found = compare(name, constant, column) if flipped else compare(name, column, constant)
+    found = bind_comparison(name, constant, column) if flipped else bind_comparison(name, column, constant)
     expected = _OPERATORS[name](exact, value) if flipped else _OPERATORS[name](value, exact)
     assert _evaluate(found, value) is expected
     assert isinstance(found, Call)

@@ -16,7 +16,7 @@ from weft.plan.expression import TRUE, Column, to_sql
 from weft.plan.query import Condition, KeyPair
 from weft.plan.types import BIGINT, INT
 from weft.plan.window import EVERYTHING, Sliding
-from weft.sql.names.connection import components
+from weft.sql.names.connection import linked_groups
 
 SECOND = timedelta(seconds=1)
 IMPOSSIBLE = "the conditions contradict each other: the query will never give a row"
@@ -227,7 +227,7 @@ def test_relations_joined_by_time_alone() -> None:
 @given(st.integers(1, 6), st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=3), max_size=6))
 def test_components(count: int, links: list[list[int]]) -> None:
     links = [[each % count for each in link] for link in links]
-    groups = components(count, links)
+    groups = linked_groups(count, links)
     assert sorted(each for group in groups for each in group) == list(range(count))
     assert [group[0] for group in groups] == sorted(min(group) for group in groups)
     assert all(any(set(link) <= set(group) for group in groups) for link in links)

@@ -51,7 +51,8 @@ def test_names_and_suffixes() -> None:
     ("ddl", "message"),
     [
         ("", "empty"), ("   ", "empty"), ("ts", 'type of column "ts" is missing'), ("ts timestmp", "timestmp"),
-        ("a int, A string", 'column "A" is declared twice'), ("a int,", "column name is missing"),
+        ("a int, A string", 'column "A" is declared twice'), ("a int, a string", 'column "a" is declared twice'),
+        ("a int,", "column name is missing"),
         ("a int b int", 'unexpected "b int"'), ("a decimal(39,1)", "decimal(39,1)"), ("a decimal(3,4)", "out of range"),
         ("a array<int", 'expected ">"'), ("a map<int>", 'expected ","'), ("a array", 'expected "<"'),
         ("a int; DROP", "int;"), ("`a int", "column name is missing"), ("a " + "array<" * 60 + "int", "deeper"),

@@ -27,7 +27,7 @@ from weft.storage.bucket import (
     sets_to_arrow,
 )
 from weft.storage.data_file import write_file
-from weft.storage.result_files import PartRef, Piece, Segment, read_pairs, write_pairs
+from weft.storage.result_files import PartRef, Segment, SegmentPiece, read_pairs, write_pairs
 
 WORDS = st.integers(1, 3)
 
@@ -140,7 +140,12 @@ def test_pairs_come_back_piece_by_piece(
 
 def test_a_segment_says_which_buckets_it_needs() -> None:
     segment = Segment(
-        "p", (Piece("j", PartRef("a", 0), PartRef("b", 1), 2), Piece("j", PartRef("a", 1), PartRef("c", 0), 1)), 9
+        "p",
+        (
+            SegmentPiece("j", PartRef("a", 0), PartRef("b", 1), 2),
+            SegmentPiece("j", PartRef("a", 1), PartRef("c", 0), 1),
+        ),
+        9,
     )
     assert segment.references() == {"a", "b", "c"}
     assert Segment.from_json(json.loads(json.dumps(segment.to_json()))) == segment

@@ -10,7 +10,14 @@ from weft.plan.expression import Column
 from weft.plan.key import Index
 from weft.plan.probe_tree import Input
 from weft.plan.types import BIGINT
-from weft.storage.combinations import Combinations, Member, concat, open_combinations, place_id, write_combinations
+from weft.storage.combinations import (
+    Combinations,
+    Member,
+    concat_combinations,
+    open_combinations,
+    place_id,
+    write_combinations,
+)
 from weft.storage.index_order import order_index
 from weft.storage.result_files import PartRef
 
@@ -53,11 +60,11 @@ def test_indexes_go_with_a_list(tmp_path: Path) -> None:
 
 
 def test_lists_are_put_together_and_cut() -> None:
-    both = concat([some(), some().take(np.array([2]))])
+    both = concat_combinations([some(), some().take(np.array([2]))])
     assert both.hashes is not None
     assert both.hashes.tolist() == [3, 9, 2**63, 2**63]
     assert both.members[0].row.tolist() == [5, 6, 7, 7]
-    assert concat([some(), some(hashes=False)]).hashes is None
+    assert concat_combinations([some(), some(hashes=False)]).hashes is None
     left = both.with_sets(both.sets & np.array([3, 0], np.uint64))
     assert left.members[0].row.tolist() == [5, 6]
     assert len(left) == 2

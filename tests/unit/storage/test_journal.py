@@ -22,7 +22,7 @@ from weft.storage.bucket import Bucket, Part
 from weft.storage.data_file import DataFile, forget_checked, write_file
 from weft.storage.directory import Directory, number_name
 from weft.storage.journal import Journal, Manifest, StreamTotals, record_from_json, record_to_json
-from weft.storage.result_files import PartRef, Piece, Segment
+from weft.storage.result_files import PartRef, Segment, SegmentPiece
 
 TEXT = st.text(max_size=6)
 COUNT = st.integers(0, 2**40)
@@ -33,7 +33,7 @@ SLOTS = st.builds(Slots, st.integers(0, 2**200))
 PARTS = st.builds(Part, HASH, HASH, COUNT, TIME, TIME, SLOTS)
 BUCKETS = st.builds(Bucket, TEXT, st.builds(StoreId, TEXT), TEXT, COUNT, st.lists(PARTS, max_size=2).map(tuple), COUNT)
 REFS = st.builds(PartRef, TEXT, COUNT)
-PIECES = st.lists(st.builds(Piece, TEXT, REFS, REFS, COUNT), max_size=2).map(tuple)
+PIECES = st.lists(st.builds(SegmentPiece, TEXT, REFS, REFS, COUNT), max_size=2).map(tuple)
 SEGMENTS = st.builds(Segment, TEXT, PIECES, COUNT)
 TOTALS = st.builds(StreamTotals, COUNT, COUNT, COUNT, st.none() | TIME, st.lists(TEXT, max_size=2).map(tuple))
 RECORDS = st.builds(

@@ -7,7 +7,7 @@ import pytest
 from weft.errors import ResultsGone
 from weft.storage import manifests as retained
 from weft.storage.journal import Manifest
-from weft.storage.manifests import Retained
+from weft.storage.manifests import ManifestLog
 
 
 def manifest(batch: int) -> Manifest:
@@ -31,9 +31,9 @@ def disk() -> Disk:
 
 
 @pytest.fixture
-def log(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Retained:
+def log(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> ManifestLog:
     monkeypatch.setattr(retained, "LATEST", 3)
-    log = Retained(disk)
+    log = ManifestLog(disk)
     for batch in range(10):
         log.add(manifest(batch))
     return log
@@ -43,7 +43,7 @@ def batches(manifests: object) -> list[int]:
     return [each.batch for each in manifests]  # type: ignore[attr-defined]
 
 
-def test_only_the_latest_are_in_memory(log: Retained, disk: Disk) -> None:
+def test_only_the_latest_are_in_memory(log: ManifestLog, disk: Disk) -> None:
     everything = log.between(0)
     assert len(everything) == 10
     assert everything.batches == range(10)
@@ -54,7 +54,7 @@ def test_only_the_latest_are_in_memory(log: Retained, disk: Disk) -> None:
     assert len(log._latest) == len(log._lately) == 3
 
 
-def test_a_sequence_like_any_other(log: Retained) -> None:
+def test_a_sequence_like_any_other(log: ManifestLog) -> None:
     everything = log.between(0)
     assert (everything[0].batch, everything[-1].batch, everything[4].batch) == (0, 9, 4)
     assert batches(everything[2:4]) == [2, 3]
@@ -67,13 +67,13 @@ def test_a_sequence_like_any_other(log: Retained) -> None:
     assert batches(log.between(5, 3)) == []
 
 
-def test_what_was_read_lately_is_not_read_again(log: Retained, disk: Disk) -> None:
+def test_what_was_read_lately_is_not_read_again(log: ManifestLog, disk: Disk) -> None:
     for _ in range(3):
         assert log.read(2).batch == 2
     assert disk.read == [2]
 
 
-def test_what_is_given_up_is_gone(log: Retained) -> None:
+def test_what_is_given_up_is_gone(log: ManifestLog) -> None:
     before = log.between(0)
     log.read(3)
     log.forget(4)
@@ -91,7 +91,7 @@ def test_what_is_given_up_is_gone(log: Retained) -> None:
 
 
 def test_after_a_restart_all_are_on_the_disk(disk: Disk) -> None:
-    log = Retained(disk)
+    log = ManifestLog(disk)
     log.begin(5, 8)
     log.add(manifest(8))
     assert batches(log.between(0)) == [5, 6, 7, 8]

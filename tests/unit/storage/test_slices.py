@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cell_cases import TYPES, Row, accumulators_of, batch_of, calls_for, canonical, families_of
 from weft.kernels.aggregate.cells import Cells, split_groups
-from weft.kernels.aggregate.rows_to_cells import RowBatch, collect
+from weft.kernels.aggregate.rows_to_cells import RowBatch, rows_to_cells
 from weft.plan.types import BIGINT, DataType
 from weft.storage.result_files import PartRef, WindowResult, read_session_rows, write_session_rows
 from weft.storage.slices import read_slices, write_slices
@@ -20,7 +20,7 @@ def cells_of(type_: DataType, *, slots: int = 2) -> Cells:
     rows = [Row(at, 1 << slots - 1 | at % 2, value, value) for at, value in enumerate(values)]
     windows = {0: (3, 2), slots - 1: (4, 4)}
     batch = batch_of(rows, type_, type_, slots=slots)
-    cells = collect(batch, families_of(windows, apart=False), accumulators_of(calls_for(type_)))
+    cells = rows_to_cells(batch, families_of(windows, apart=False), accumulators_of(calls_for(type_)))
     assert cells is not None
     return cells
 
@@ -69,7 +69,7 @@ def test_parts_come_back_by_number_and_empty_ones_too(tmp_path: Path) -> None:
 
 def test_cells_without_groups_come_back(tmp_path: Path) -> None:
     batch = RowBatch(np.ones((2, 1), np.uint64), np.array([-5, 5]), (), {})
-    cells = collect(batch, families_of({0: (5, 5)}, apart=False), ())
+    cells = rows_to_cells(batch, families_of({0: (5, 5)}, apart=False), ())
     assert cells is not None
     file = write_slices(tmp_path, "x.arrow", [cells], epoch=0, words=1)
     ((found, _),) = read_slices(tmp_path / file.path, (0,))

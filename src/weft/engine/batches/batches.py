@@ -176,14 +176,14 @@ class Batches:
         self.failures += 1
         self._inputs.done(offer)
         batch = self._core.next_batch - 1
-        _log.error("tidying up after batch %d failed: %s", batch, error.in_a_line(), extra={"batch": batch})
+        _log.error("tidying up after batch %d failed: %s", batch, error.one_line(), extra={"batch": batch})
 
     def _after_failure(self, offer: Offer, error: WeftError, attempts: int) -> Offer:
         """What to try next; raises the error if there is nothing."""
         self.error = error
         self.failures += 1
         batch = self._core.next_batch
-        _log.error("%s", error.in_a_line(), extra={"batch": batch, "code": error.code, "attempt": attempts})
+        _log.error("%s", error.one_line(), extra={"batch": batch, "code": error.code, "attempt": attempts})
         if isinstance(error, StateUnavailable) and attempts <= _RETRIES:  # it may pass
             time.sleep(_RETRY_PAUSE * attempts)
             return offer

@@ -24,7 +24,7 @@ from weft.plan.changelog import LiveQuery
 from weft.plan.stream import FileSource
 from weft.spark.batch_job import BatchRunner
 from weft.spark.errors import to_user_error
-from weft.storage.ended_queries import number_of
+from weft.storage.ended_queries import query_number
 
 _log = logging.getLogger("weft")
 NOT_OF_A_QUERY = (DiskFull, EngineStopped, SparkLost, StateCorrupt, StateUnavailable)
@@ -96,7 +96,7 @@ class Diagnosis:
         A trial may end this process as well: the next one goes on.
         """
         batch, live = self._core.next_batch, self._live()
-        numbers = [number_of(each.record.id) for each in live]
+        numbers = [query_number(each.record.id) for each in live]
         note = self._crashes.of(batch)
         if note.confirming is not None:
             return live[numbers.index(note.confirming)] if note.confirming in numbers else None
@@ -118,7 +118,7 @@ class Diagnosis:
     def _live(self) -> list[LiveQuery]:
         """The eldest first."""
         with self._core.lock:
-            return sorted(self._core.roster.live.values(), key=lambda each: number_of(each.record.id))
+            return sorted(self._core.roster.live.values(), key=lambda each: query_number(each.record.id))
 
     def _fails(self, offer: Offer, queries: Sequence[LiveQuery], limit: float) -> bool:
         """Whether the batch fails for these queries; raises if that is no query's fault."""

@@ -16,7 +16,7 @@ from weft.engine.core import Core
 from weft.engine.inputs.inputs import Inputs
 from weft.errors import EngineStopped, WeftError
 from weft.spark.errors import to_user_error
-from weft.spark.freed_memory import give_memory_back
+from weft.spark.freed_memory import trim_memory
 from weft.spark.stream_frames import AVAILABLE_NOW, ONE_BATCH
 from weft.spark.warm_up import warm_up
 from weft.sql import parse_duration
@@ -126,11 +126,11 @@ class Running:
             self._failure = error
             if error is not self._batches.error and not self._stop.is_set():  # no batch has failed, and so told it
                 self._batches.error = error
-                _log.error("batches ended: %s", error.in_a_line(), extra={"code": error.code})
+                _log.error("batches ended: %s", error.one_line(), extra={"code": error.code})
         except BaseException as error:
             self._failure = to_user_error(error, self._core.next_batch)
             self._batches.error = self._failure
-            _log.exception("batches ended: %s", self._failure.in_a_line(), extra={"code": self._failure.code})
+            _log.exception("batches ended: %s", self._failure.one_line(), extra={"code": self._failure.code})
         finally:
             self._progress.note()
             try:
@@ -175,7 +175,7 @@ class Running:
         while not ended.wait(_WATCH_EVERY):
             try:
                 self._batches.attempts.watch()
-                give_memory_back()
+                trim_memory()
             except Exception as error:
                 _log.exception("watching batches failed: %s", error)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from weft.plan.stream import Stream
-from weft.plan.time import held
+from weft.plan.time import clamp_time
 from weft.plan.window import to_micros
 
 _MICROS = 1_000_000
@@ -43,7 +43,7 @@ class Clocks:
         """Return the latest event time that is accepted now, by stream."""
         now = int(self.now() * _MICROS)
         return {
-            name: held(now + to_micros(stream.max_ahead))
+            name: clamp_time(now + to_micros(stream.max_ahead))
             for name, stream in streams.items()
             if stream.max_ahead is not None
         }

@@ -103,7 +103,7 @@ class Declaring(ABC):
     def lose_stream(self, name: str, error: WeftError) -> None:
         """Go on without a stream whose source cannot be opened; its queries wait until it is declared again."""
         self._inputs.lost[name] = error
-        _log.error('stream "%s" is not read: %s', name, error.in_a_line(), extra={"stream": name})
+        _log.error('stream "%s" is not read: %s', name, error.one_line(), extra={"stream": name})
 
     def stream_errors(self) -> dict[str, WeftError]:
         """Return why streams cannot be read now; they are tried again, and only the queries over them wait."""

@@ -42,7 +42,7 @@ class Faults:
         pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
         self._found[stream] = _Fault(error, failures, time.monotonic() + pause)
         details = {"stream": stream, "failures": failures, "retry_seconds": pause, "code": error.code}
-        _log.warning('stream "%s" cannot be read now: %s', stream, error.in_a_line(), extra=details)
+        _log.warning('stream "%s" cannot be read now: %s', stream, error.one_line(), extra=details)
 
     def forget(self, stream: str) -> None:
         """Forget the fault of a source that has recovered or was removed."""

@@ -13,7 +13,7 @@ from weft.errors import DetachedStream, SourceUnavailable, StateCorrupt, WeftErr
 from weft.execution.input.listing import FileRef, Listing
 from weft.execution.program import BatchInputs
 from weft.plan.stream import FileSource, Stream
-from weft.spark.errors import is_stopped
+from weft.spark.errors import is_stopped_error
 from weft.spark.stream_frames import AVAILABLE_NOW, ONE_BATCH, Arrival, Frames
 
 _COMPARE_EVERY = 600.0
@@ -222,7 +222,7 @@ class Inputs:
         except WeftError as error:
             self.refuse(stream.name, error)
         except Exception as error:
-            if is_stopped(error):
+            if is_stopped_error(error):
                 raise  # Spark was stopped; the source has not failed
             self.refuse(stream.name, _unreadable(stream, error))
         if self._trigger in (AVAILABLE_NOW, ONE_BATCH):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from weft.errors import InvalidSetting, UnknownStream
 from weft.plan.changelog import Change
 from weft.plan.stream import Stream
-from weft.plan.time import held, time_text
+from weft.plan.time import clamp_time, time_text
 from weft.plan.window import to_micros
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,4 +41,8 @@ def check_set_back(stream: str, time: int, streams: Mapping[str, Stream], waterm
 
 def newest_after(change: Change, streams: Mapping[str, Stream]) -> dict[str, int]:
     """Return the newest event time that a stream counts as having seen, for the watermarks that a change sets back."""
-    return {name: held(time + to_micros(streams[name].lateness)) for name, time in change.watermarks if name in streams}
+    return {
+        name: clamp_time(time + to_micros(streams[name].lateness))
+        for name, time in change.watermarks
+        if name in streams
+    }

@@ -45,7 +45,7 @@ def page_of(
 
 
 @contextmanager
-def looking(core: Ledger, query: QueryId) -> Iterator[QueryRecord | None]:
+def locked_record(core: Ledger, query: QueryId) -> Iterator[QueryRecord | None]:
     """Hold the core's lock and yield a query's record as it is under the lock; one on disk is read before."""
     before = record_of(core, query)
     with core.lock:

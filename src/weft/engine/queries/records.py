@@ -13,7 +13,7 @@ from weft.engine.queries.identity import bind_again
 from weft.plan.changelog import Failure, LiveQuery, QueryId, QueryRecord
 from weft.plan.query import BoundQuery
 from weft.plan.stream import Stream
-from weft.storage.ended_queries import EndedQueries, is_id, number_of
+from weft.storage.ended_queries import EndedQueries, is_id, query_number
 
 _BOUND_LATELY = 128
 """The number of ended queries whose bound form is kept because it was used recently."""
@@ -61,8 +61,8 @@ class Records(Mapping[QueryId, QueryRecord]):
         `here` was taken from memory before the call: a query that goes to disk meanwhile is in one of the two.
         """
         records = {r.id: r for r in self._disk.page(prefix, after=after, limit=limit, latest=latest)} | dict(here)
-        wanted = (r for r in records.values() if r.name.startswith(prefix) and number_of(r.id) > after)
-        ordered = sorted(wanted, key=lambda record: number_of(record.id))
+        wanted = (r for r in records.values() if r.name.startswith(prefix) and query_number(r.id) > after)
+        ordered = sorted(wanted, key=lambda record: query_number(record.id))
         return ordered[-limit:] if latest else ordered[:limit]
 
     def live_after(self, batch: int) -> list[QueryRecord]:
@@ -70,7 +70,7 @@ class Records(Mapping[QueryId, QueryRecord]):
         records = {record.id: record for record in self._disk.since(batch)}
         records |= {query: record for query, record in self.lately.items() if (record.ended or 0) > batch}
         records |= {query: entry.record for query, entry in self._live.items()}
-        return sorted(records.values(), key=lambda record: number_of(record.id))
+        return sorted(records.values(), key=lambda record: query_number(record.id))
 
     def latest(self, name: str) -> QueryRecord | None:
         """Return the latest ended query that had a name."""
@@ -79,7 +79,7 @@ class Records(Mapping[QueryId, QueryRecord]):
     def latest_here(self, name: str) -> QueryRecord | None:
         """Return the latest query that had a name and ended recently."""
         lately = (record for record in self.lately.values() if record.name == name)
-        return max(lately, key=lambda record: number_of(record.id), default=None)
+        return max(lately, key=lambda record: query_number(record.id), default=None)
 
     def latest_on_disk(self, name: str) -> QueryRecord | None:
         """Return the latest query that had a name and ended earlier; the call may wait for the disk."""

@@ -16,7 +16,7 @@ from weft.plan.changelog import Change, Failure, QueryId, QueryRecord
 from weft.plan.slots import NO_SLOTS, Slots, slot_set
 from weft.planner.strategy import live_query
 from weft.storage.directory import RESTORE
-from weft.storage.ended_queries import ENDED_FILE, number_of
+from weft.storage.ended_queries import ENDED_FILE, query_number
 from weft.storage.journal import record_from_json, record_to_json
 
 _SETTLE_AFTER = 1000
@@ -43,7 +43,7 @@ class Roster(Requests):
                 self.records.end_earlier(failure)
         for record in change.created:
             self._begin(record)
-            self._next_id = max(self._next_id, number_of(record.id))
+            self._next_id = max(self._next_id, query_number(record.id))
             changed = Slots(changed | 1 << record.slot)
         self.sinks.update(change.sinks)
         return changed

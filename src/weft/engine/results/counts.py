@@ -17,7 +17,7 @@ from weft.plan.changelog import QueryId
 from weft.plan.strategy import EquiJoin
 from weft.storage.bucket import PartView, open_part
 from weft.storage.journal import Manifest
-from weft.storage.result_files import Piece, Rows, Segment, read_pairs
+from weft.storage.result_files import Rows, Segment, SegmentPiece, read_pairs
 
 Readers = Sequence[tuple[QueryId, Reading]]
 """Queries of one source."""
@@ -80,7 +80,7 @@ def _count_segment(segment: Segment, sources: Mapping[str, Readers], parts: _Par
 
 
 def _count_piece(
-    piece: Piece,
+    piece: SegmentPiece,
     rows: tuple[Rows, Rows],
     parts: _Parts,
     *,

@@ -17,7 +17,7 @@ from weft.storage.compaction import choose_merges
 from weft.storage.data_folder import DataFolder
 from weft.storage.directory import Directory
 from weft.storage.journal import Journal, Manifest
-from weft.storage.manifests import Manifests, Retained
+from weft.storage.manifests import ManifestLog, Manifests
 from weft.storage.reachability import Horizons, horizons, is_reachable
 
 Live = Mapping[QueryId, LiveQuery]
@@ -38,7 +38,7 @@ class Inventory:
         """Files with rows or cells of sessions that have not ended."""
         self.closed: dict[tuple[str, ...], int] = {}
         """Up to where windows over some streams are ended."""
-        self._log = Retained(journal.read_manifest)
+        self._log = ManifestLog(journal.read_manifest)
         self.complete: dict[StoreId, Slots] = {}
         """Stores of intermediate results, and for which slots they have everything."""
         self._references: Counter[str] = Counter()

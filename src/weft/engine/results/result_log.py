@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from weft.engine.queries.look import bound_of, looking, record_of
+from weft.engine.queries.look import bound_of, locked_record, record_of
 from weft.engine.results.leases import GRACE, Lease, kept_from
 from weft.errors import QueryFailed, ResultsGone, StateCorrupt
 from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading
 from weft.plan.changelog import QueryId, QueryRecord
 from weft.planner.strategy import choose_strategy
-from weft.spark.result_tables import projected
+from weft.spark.result_tables import result_tables
 from weft.spark.select_list import results_frame
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ class ResultLog:
     @property
     def first(self) -> int:
         """The first batch of the query's life whose rows are kept; later than its creation if some are gone."""
-        with looking(self._core, self._query) as record:
+        with locked_record(self._core, self._query) as record:
             return self._core.next_batch if record is None else max(record.created, kept_from(self._core))
 
     @property
     def life(self) -> range:
         """The committed batches in which the query lived; empty and at the next batch while the query is pending."""
-        with looking(self._core, self._query) as record:
+        with locked_record(self._core, self._query) as record:
             return range(*self._life(record, 0, None))
 
     def batches(self, first: int, last: int) -> list[int]:
@@ -103,12 +103,12 @@ class ResultLog:
 
         Raises ResultsGone if any of them are not kept any more.
         """
-        with looking(self._core, self._query) as record:
+        with locked_record(self._core, self._query) as record:
             return self._hold(record, first, last, seconds)
 
     def _hold_kept(self, first: int, last: int | None, seconds: float | None = None) -> tuple[int, int, Lease]:
         """The same for those of some batches that are kept."""
-        with looking(self._core, self._query) as record:
+        with locked_record(self._core, self._query) as record:
             return self._hold(record, max(first, kept_from(self._core)), last, seconds)
 
     def _hold(
@@ -143,7 +143,7 @@ class ResultLog:
             outputs = bound_of(self._core, self._query).outputs
 
             def read(chunks: Iterable[Chunk]) -> Iterator[Any]:
-                return projected(
+                return result_tables(
                     lambda: self._catalog.spark,
                     reading,
                     chunks,

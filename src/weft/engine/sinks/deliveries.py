@@ -12,7 +12,7 @@ from weft.engine.sinks.delivery import Delivery
 from weft.engine.sinks.notes import (
     check_noted,
     claim_for,
-    finish,
+    finish_note,
     forget,
     give_back,
     new_note,
@@ -122,7 +122,7 @@ class Deliveries(SinkStates):
             if note is None or record is None:
                 continue
             if record.ended is not None and note.delivered >= record.ended:
-                finish(core, record)
+                finish_note(core, record)
             else:
                 core.note_sink(query)  # unless it is known: a crash may have come between its file and the changelog
                 self._detached[query] = note
@@ -147,7 +147,7 @@ class Deliveries(SinkStates):
                     if query in self._running:
                         self._running[query].let_go(record)
                     elif self._detached.pop(query, None) is not None:  # a callback: there is no place to write to
-                        finish(core, record)
+                        finish_note(core, record)
         finally:
             self._attaching.release()
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from weft.engine.queries.look import looking, record_of
+from weft.engine.queries.look import locked_record, record_of
 from weft.engine.results.leases import kept_from
-from weft.engine.sinks.notes import SinkNote, claim_for, finish, forget
+from weft.engine.sinks.notes import SinkNote, claim_for, finish_note, forget
 from weft.engine.sinks.sinks import Sink, hand_over, write_gaps
 from weft.errors import InvalidSetting, ResultsGone, WeftError
 from weft.plan.changelog import QueryId, QueryRecord
@@ -171,12 +171,12 @@ class Delivery:
         if record is None:
             forget(self._core.directory, self.query.id)
         else:
-            finish(self._core, record)
+            finish_note(self._core, record)
         self.on_done(self)
 
     def _is_done(self) -> bool:
         """Whether the sink has had all that the query will ever give."""
-        with looking(self._core, self.query.id) as record:
+        with locked_record(self._core, self.query.id) as record:
             if record is None:  # it was dropped, or could not be created, before its first boundary
                 return not self._core.roster.is_pending(self.query.id)
             return record.ended is not None and self.note.delivered >= record.ended
@@ -233,7 +233,7 @@ class Delivery:
 
 def check_kept(core: Core, query: QueryId, delivered: int) -> None:
     """Raise ResultsGone if the batch that comes next is not kept any more."""
-    with looking(core, query) as record:
+    with locked_record(core, query) as record:
         kept = kept_from(core)
         if record is None:
             return

@@ -90,7 +90,7 @@ def check_noted(core: Core) -> None:
             raise missing(f"{_FOLDER}/{query}.json")
 
 
-def finish(core: Core, record: QueryRecord) -> None:
+def finish_note(core: Core, record: QueryRecord) -> None:
     """A query has ended and its sink has had everything: that is noted with its record, and then the file goes."""
     core.roster.ended.put([record], delivered=True)
     _remove(core.directory, record.id)

@@ -31,7 +31,7 @@ from weft.plan.strategy import (
 from weft.plan.stream import Stream
 
 
-class Kind(StrEnum):
+class NodeKind(StrEnum):
     """The kind of a node."""
 
     STREAM = "stream"
@@ -43,11 +43,11 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PlanNode:
     """An operator of the plan; `slots` are the queries that it serves."""
 
     id: str
-    kind: Kind
+    kind: NodeKind
     title: str
     facts: tuple[str, ...]
     """What else is known of the operator, for example the columns of a store."""
@@ -68,16 +68,16 @@ class Node:
 class Graph:
     """Nodes by id, and edges in the direction in which rows flow."""
 
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, PlanNode]
     edges: tuple[tuple[str, str], ...]
 
-    def of(self, slot: int) -> list[Node]:
+    def of(self, slot: int) -> list[PlanNode]:
         """Return the nodes that serve the query in a slot."""
         return [node for node in self.nodes.values() if node.slots >> slot & 1]
 
-    def sources(self) -> dict[str, list[Node]]:
+    def sources(self) -> dict[str, list[PlanNode]]:
         """Return the nodes from which rows flow to each node."""
-        sources: dict[str, list[Node]] = {node: [] for node in self.nodes}
+        sources: dict[str, list[PlanNode]] = {node: [] for node in self.nodes}
         for source, target in self.edges:
             sources[target].append(self.nodes[source])
         return sources
@@ -99,7 +99,7 @@ def plan_graph(plan: SharedPlan, streams: Mapping[str, Stream]) -> Graph:
     draft = _Draft(plan)
     for name, stream in sorted(streams.items()):
         columns = ", ".join(f"{column.name} {column.type.ddl()}" for column in stream.schema)
-        draft.add(Node(f"stream:{name}", Kind.STREAM, name, (columns,), NO_SLOTS))
+        draft.add(PlanNode(f"stream:{name}", NodeKind.STREAM, name, (columns,), NO_SLOTS))
     for store in plan.stores:
         draft.add_store(store)
     draft.add_equi_joins()
@@ -113,10 +113,12 @@ def plan_graph(plan: SharedPlan, streams: Mapping[str, Stream]) -> Graph:
         sources = [f"store:{store}" for store in aggregate.stores]
         plain = all(draft.nodes[source].plain for source in sources)
         facts = ("combines partial aggregates when a window closes",)
-        draft.add(Node(f"aggregate:{aggregate.id}", Kind.AGGREGATE, title, facts, aggregate.slots, plain), *sources)
+        draft.add(
+            PlanNode(f"aggregate:{aggregate.id}", NodeKind.AGGREGATE, title, facts, aggregate.slots, plain), *sources
+        )
     for live in plan.queries:
         name, slots = live.record.name, Slots(1 << live.slot)
-        draft.add(Node(query_node(name), Kind.QUERY, name, (live.query.sql,), slots), *_outputs_of(plan, live))
+        draft.add(PlanNode(query_node(name), NodeKind.QUERY, name, (live.query.sql,), slots), *_outputs_of(plan, live))
     edges = tuple(edge for edge in draft.edges if edge[0] in draft.nodes and edge[1] in draft.nodes)
     return Graph(draft.nodes, edges)
 
@@ -126,10 +128,10 @@ class _Draft:
     """The graph while it is built."""
 
     plan: SharedPlan
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, PlanNode] = field(default_factory=dict)
     edges: dict[tuple[str, str], None] = field(default_factory=dict)
 
-    def add(self, node: Node, *sources: str) -> None:
+    def add(self, node: PlanNode, *sources: str) -> None:
         known = self.nodes.get(node.id)
         if known is not None:
             node = replace(node, slots=Slots(node.slots | known.slots), plain=node.plain and known.plain)
@@ -141,7 +143,10 @@ class _Draft:
         """Add the selection of a stream in one role, which decides in one pass which queries want a row."""
         selection, source = f"selection:{stream}#{role}", f"stream:{stream}"
         title = f"selection of {stream}" + (f" as relation {role + 1}" if role else "")
-        self.add(Node(selection, Kind.SELECTION, title, ("one pass over the rows for all predicates",), slots), source)
+        self.add(
+            PlanNode(selection, NodeKind.SELECTION, title, ("one pass over the rows for all predicates",), slots),
+            source,
+        )
         self.add(replace(self.nodes[source], slots=slots))
         return selection
 
@@ -155,7 +160,9 @@ class _Draft:
             title = f"results from {store.stream}"
         columns = f"columns {', '.join(store.columns) or '(none)'}"
         indexes = tuple(f"index on {key_text(index.key)}" for index in store.indexes)
-        node = Node(f"store:{store.id}", Kind.STORE, title, (columns, *indexes), store.slots, is_plain(store.route))
+        node = PlanNode(
+            f"store:{store.id}", NodeKind.STORE, title, (columns, *indexes), store.slots, is_plain(store.route)
+        )
         self.add(node, selection)
 
     def add_equi_joins(self) -> None:
@@ -176,7 +183,7 @@ class _Draft:
         title = " ⋈ ".join(store.stream for store in stores)
         facts = (f"{how} {' = '.join(map(key_text, keys))}",)
         sources = dict.fromkeys(f"store:{store.id}" for store in stores)
-        self.add(Node(f"join:{join_id}", Kind.JOIN, title, facts, slots, is_plain(*keys)), *sources)
+        self.add(PlanNode(f"join:{join_id}", NodeKind.JOIN, title, facts, slots, is_plain(*keys)), *sources)
 
     def add_probe(self, probe: Probe, source: str, *, plain: bool) -> None:
         """Add a probe step and the steps after it; `plain` says whether all steps before it are plain."""
@@ -191,19 +198,19 @@ class _Draft:
             facts.append("probed by all tasks")
         groups = (("produces results", probe.result_slots),) if probe.result else ()
         title = " ⋈ ".join(member.text for member in (*probe.members, *probe.added))
-        node = Node(node_id, Kind.JOIN, title, tuple(facts), probe.slots, plain, groups)
+        node = PlanNode(node_id, NodeKind.JOIN, title, tuple(facts), probe.slots, plain, groups)
         self.add(node, source, f"store:{probe.store}")
         if probe.keep is not None:
             self._add_stored_join(probe, node)
         for step in probe.then:
             self.add_probe(step, node_id, plain=plain)
 
-    def _add_stored_join(self, probe: Probe, source: Node) -> None:
+    def _add_stored_join(self, probe: Probe, source: PlanNode) -> None:
         indexes = next((stored.indexes for stored in self.plan.probes.stored if stored.id == probe.keep), ())
         facts = ("an intermediate result", *(f"index on {owner.text}.({key_text(i.key)})" for owner, i in indexes))
         title = f"kept {' ⋈ '.join(member.text for member in probe.joined)}"
         plain = source.plain and is_plain(*(index.key for _, index in indexes))
-        self.add(Node(f"store:{probe.keep}", Kind.STORE, title, facts, probe.slots, plain), source.id)
+        self.add(PlanNode(f"store:{probe.keep}", NodeKind.STORE, title, facts, probe.slots, plain), source.id)
 
     def add_slices(self, slices: SliceStore) -> None:
         side = slices.side
@@ -222,7 +229,7 @@ class _Draft:
             for family in slices.families
         )
         plain = is_plain(side.keys) and all(self.nodes[source].plain for source in sources)
-        self.add(Node(f"store:{slices.id}", Kind.STORE, title, facts, slices.slots, plain, groups), *sources)
+        self.add(PlanNode(f"store:{slices.id}", NodeKind.STORE, title, facts, slices.slots, plain, groups), *sources)
 
 
 def _equality_text(equality: Equality) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import assert_never
 
-from weft.engine.views.plan_graph import Graph, Kind, Node, plan_graph
+from weft.engine.views.plan_graph import Graph, NodeKind, PlanNode, plan_graph
 from weft.plan.changelog import LiveQuery, QueryRecord
 from weft.plan.expression import to_sql
 from weft.plan.query import BoundQuery, Relation
@@ -30,7 +30,7 @@ Flows = Mapping[str, tuple[int, int]]
 """For each probe step of the last batch: the combinations that came to it, and the combinations that it produced."""
 _MANY = 8
 """A list of query names is cut after this many names."""
-_EXPLAINED = (Kind.STORE, Kind.JOIN, Kind.AGGREGATE)
+_EXPLAINED = (NodeKind.STORE, NodeKind.JOIN, NodeKind.AGGREGATE)
 """Streams and selections are named by the operators that read them."""
 
 
@@ -40,8 +40,8 @@ def explain_plan(plan: SharedPlan, streams: Mapping[str, Stream], flows: Flows |
     labels, sources = _labels(graph), graph.sources()
     kinds = Counter(node.kind for node in graph.nodes.values())
     lines = [
-        f"shared plan: {len(plan.queries)} queries, {kinds[Kind.STORE]} stores, {kinds[Kind.JOIN]} joins, "
-        f"{kinds[Kind.AGGREGATE]} aggregates, query-sets of {plan.words} x 64 bits"
+        f"shared plan: {len(plan.queries)} queries, {kinds[NodeKind.STORE]} stores, {kinds[NodeKind.JOIN]} joins, "
+        f"{kinds[NodeKind.AGGREGATE]} aggregates, query-sets of {plan.words} x 64 bits"
     ]
     for node in graph.nodes.values():
         if node.kind not in _EXPLAINED:
@@ -83,9 +83,9 @@ def _names(plan: SharedPlan, slots: Slots, *, except_slot: int | None = None) ->
 
 def _labels(graph: Graph) -> dict[str, str]:
     """Name each node by its kind and a number in the order of the plan, which people read more easily than an id."""
-    numbers: Counter[Kind] = Counter()
+    numbers: Counter[NodeKind] = Counter()
 
-    def label(node: Node) -> str:
+    def label(node: PlanNode) -> str:
         numbers[node.kind] += 1
         return f"{node.kind} {numbers[node.kind]}"
 

@@ -1,5 +1,5 @@
-"""What creating a query would add to the shared plan: which operators are there already, which would be new, and what
-they would have to do."""
+"""What creating a query would add to the shared plan: which operators it would share, which would be new, and how many
+rows per second would come to them. The cost is in the planner's unit: rows per second that come to an operator."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from weft.engine.batches.reports import RATE_BATCHES
 from weft.engine.core import Core
 from weft.engine.views.operator_rates import rates_through, rows_through
 from weft.engine.views.part import part_of
-from weft.engine.views.plan_graph import Graph, Kind, Node, is_plain, plan_graph
+from weft.engine.views.plan_graph import Graph, NodeKind, PlanNode, is_plain, plan_graph
 from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
 from weft.plan.query import BoundQuery
+from weft.plan.shared import SharedPlan
 from weft.plan.slots import NO_SLOTS, Slots, free_slots, slot_set
 from weft.planner.strategy import choose_route, live_query, routes_of
 
 _NEW = QueryId("new")
-_COUNTED = (Kind.STREAM, Kind.STORE, Kind.JOIN, Kind.AGGREGATE)
-"""Operators of which rows are counted; through a selection go those of its stream."""
+_COUNTED = (NodeKind.STREAM, NodeKind.STORE, NodeKind.JOIN, NodeKind.AGGREGATE)
+"""Operators whose rows are counted; a selection has the rows of its stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +27,32 @@ class WhatIf:
     """The operators that a query would use."""
 
     query: BoundQuery
-    nodes: tuple[Node, ...]
-    """With those who use them now."""
+    nodes: tuple[PlanNode, ...]
+    """With the slots that use them now."""
     streams: tuple[str, ...]
     rows_per_second: float
-    """Of the streams it reads."""
+    """The rows per second of the streams that it reads."""
     takes: Mapping[str, float]
-    """Rows per second that come to each of the operators; of one that is not there yet what it would take at most."""
+    """The rows per second that come to each operator; for a new operator, an estimate."""
 
     @property
     def new(self) -> frozenset[str]:
-        """Ids of the operators that nobody uses yet."""
+        """The ids of the operators that no query uses yet."""
         return frozenset(node.id for node in self.nodes if not node.slots)
 
     @property
     def cost_alone(self) -> float:
-        """Rows per second that its operators would take in together if it were the only query."""
+        """The rows per second of all its operators, as if it were the only query."""
         return sum(self.takes.values())
 
     @property
     def cost_added(self) -> float:
-        """The part of it that nobody takes in yet: its marginal cost."""
+        """The marginal cost: the rows per second of the operators that are new."""
         return sum(self.takes[node] for node in self.new)
 
     @property
     def text(self) -> str:
-        """In words: what is shared, what is new."""
+        """The operators in words: which are shared, and which are new."""
         lines = [
             f"reads {', '.join(self.streams)}: {self.rows_per_second:,.0f} rows per second",
             f"{len(self.nodes) - len(self.new)} of {len(self.nodes)} operators are there already",
@@ -63,22 +64,21 @@ class WhatIf:
         return "\n".join(lines)
 
 
-def _count(node: Node) -> str:
+def _count(node: PlanNode) -> str:
     others = node.slots.bit_count()
     return f"{others} {'query' if others == 1 else 'queries'}"
 
 
 Sees = Callable[[str], bool]
-"""Whether whoever asks may see a query, by its name."""
+"""Returns whether a query of this name may be seen."""
 
 
 def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatIf:
-    """What this query would add now; nothing is changed.
+    """Return what this query would add now; nothing is changed.
 
-    With `sees`, for somebody who may see some queries only: operators are described by theirs. That others have an
-    operator already is told only where streams and columns say all about it (`Node.plain`); otherwise it counts as new
-    unless a query of their own uses it, and its rows are not told. So nobody finds out by asking which constants
-    others' queries have.
+    With `sees`, the answer is for somebody who may see only some queries. Operators are described by these queries. An
+    operator of others counts as new, and its rows are not told, unless it is plain (`PlanNode.plain`). So nobody can
+    find out by asking which constants the queries of others contain.
     """
     before = core.plan
     with core.lock:
@@ -86,33 +86,33 @@ def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatI
         kept, flows = core.inventory.results[-RATE_BATCHES:], core.planning.flows
         lease = core.leases.take(core.next_batch - len(kept))
     with lease:
-        results = list(kept)  # after a restart they are read from the disk
-    through = [(each.at, rows_through(each, flows)) for each in results]
-    slot = free_slots(slot_set(each.slot for each in live), 1)[0]
-    known = live if sees is None else [each for each in live if sees(each.record.name) or _has_plain_route(each)]
+        results = list(kept)  # after a restart they are read from disk
+    through = [(manifest.at, rows_through(manifest, flows)) for manifest in results]
+    slot = free_slots(slot_set(query.slot for query in live), 1)[0]
+    known = live if sees is None else [query for query in live if sees(query.record.name) or _has_plain_route(query)]
     record = QueryRecord(_NEW, _NEW, query.sql, slot, 0, None, choose_route(query, routes_of(known)))
     imagined = core.planning.trace_of([*live, live_query(record, query)], streams, results).plan
     there = plan_graph(before, streams)
     seen = rates_through(through)
-    if seen:  # whatever is there and has no rows has none
+    if seen:  # an operator without counted rows has none
         seen = {node.id: 0.0 for node in there.nodes.values() if node.slots and node.kind in _COUNTED} | seen
     used = {node.id: node.slots for node in there.nodes.values()}
     if sees is None:
         graph = plan_graph(imagined, streams)
     else:
-        own = slot_set(each.slot for each in live if sees(each.record.name))
+        own = slot_set(query.slot for query in live if sees(query.record.name))
         graph = plan_graph(part_of(imagined, streams, Slots(own | 1 << slot)), streams)
         secret = {node.id for node in graph.nodes.values() if not node.plain}
         used = {node: Slots(slots & own) if node in secret else slots for node, slots in used.items()}
         seen = {node: rate for node, rate in seen.items() if node not in secret}
-    mine = [node for node in graph.of(slot) if node.kind is not Kind.QUERY]
+    mine = [node for node in graph.of(slot) if node.kind is not NodeKind.QUERY]
     names = tuple(dict.fromkeys(relation.stream for relation in query.relations))
     return WhatIf(
         query=query,
         nodes=tuple(replace(node, slots=used.get(node.id, NO_SLOTS)) for node in mine),
         streams=names,
         rows_per_second=sum(seen.get(f"stream:{name}", 0.0) for name in names),
-        takes=_takes(graph, [node.id for node in mine], seen),
+        takes=_takes(graph, [node.id for node in mine], seen, _planned_costs(imagined) if seen else {}),
     )
 
 
@@ -121,8 +121,19 @@ def _has_plain_route(live: LiveQuery) -> bool:
     return is_plain(tuple(side for pair in pairs for side in (pair.left, pair.right)))
 
 
-def _takes(graph: Graph, mine: Sequence[str], seen: Mapping[str, float]) -> dict[str, float]:
-    """What comes to each operator: what those before it give, or take where it is not known what they give."""
+def _planned_costs(plan: SharedPlan) -> dict[str, float]:
+    """Return the planner's costs of the probe steps: the rows per second that are sent to their stores."""
+    return {f"join:{probe.id}": probe.cost for probe in plan.probes.probes()}
+
+
+def _takes(
+    graph: Graph, mine: Sequence[str], seen: Mapping[str, float], planned: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the rows per second that come to each operator.
+
+    For probe steps this is the cost by which the planner has chosen them. For other operators it is what the operators
+    before them produce, or receive where it is not known what they produce.
+    """
     sources: dict[str, list[str]] = {node: [] for node in mine}
     for source, node in graph.edges:
         if source in sources and node in sources:
@@ -132,7 +143,7 @@ def _takes(graph: Graph, mine: Sequence[str], seen: Mapping[str, float]) -> dict
     def take(node: str) -> float:
         if node not in takes:
             gives = [seen.get(source, take(source)) for source in sources[node]]
-            takes[node] = sum(gives) if gives else seen.get(node, 0.0)
+            takes[node] = planned[node] if node in planned else sum(gives) if gives else seen.get(node, 0.0)
         return takes[node]
 
     return {node: take(node) for node in mine}

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from weft.errors import InternalError
 from weft.execution.program import BatchTask, SliceTag
-from weft.execution.selection.computed import Keys, Tagged, rows_by_part, without_failing
+from weft.execution.selection.computed import Keys, TaggedRows, rows_by_part, without_failing
 from weft.kernels.aggregate.cells import LAST, ROWS, Cells, split_groups
-from weft.kernels.aggregate.rows_to_cells import RowBatch, collect
+from weft.kernels.aggregate.rows_to_cells import RowBatch, rows_to_cells
 from weft.kernels.aggregate.session_index import SessionIndex, index_sessions
 from weft.kernels.bitset import set_from_words, set_to_words
 from weft.kernels.expression.evaluate import EvaluationError
@@ -28,7 +28,7 @@ from weft.storage.slices import write_slices
 Array = np.ndarray[Any, Any]
 
 
-def fill_slices(tagged: Tagged, slices: SliceTag) -> Bucket | None:
+def fill_slices(tagged: TaggedRows, slices: SliceTag) -> Bucket | None:
     """Accumulate the rows that a store's queries want and write the cells; None if there are no such rows."""
     accumulated = accumulate(tagged, slices)
     if accumulated is None:
@@ -37,7 +37,7 @@ def fill_slices(tagged: Tagged, slices: SliceTag) -> Bucket | None:
     return write_cells(cells, slices.store.side, tagged.task, path=tagged.task.new_file(slices.store.id), span=span)
 
 
-def accumulate(tagged: Tagged, slices: SliceTag) -> tuple[Cells, tuple[int, int]] | None:
+def accumulate(tagged: TaggedRows, slices: SliceTag) -> tuple[Cells, tuple[int, int]] | None:
     """Return the cells of the rows that a store's queries want, and the time span of these rows; None without rows."""
     sets = tagged.sets & set_to_words(slices.store.slots, tagged.program.words)
     try:
@@ -47,11 +47,11 @@ def accumulate(tagged: Tagged, slices: SliceTag) -> tuple[Cells, tuple[int, int]
         rows = _rows(tagged, slices, sets, rows_by_part(slices.users, sets))
     if rows is None:
         return None
-    cells = collect(rows, slices.families, slices.accumulators)
+    cells = rows_to_cells(rows, slices.families, slices.accumulators)
     return None if cells is None else (cells, (int(rows.times.min()), int(rows.times.max())))
 
 
-def _rows(tagged: Tagged, slices: SliceTag, sets: Array, users: Mapping[Expression, Array]) -> RowBatch | None:
+def _rows(tagged: TaggedRows, slices: SliceTag, sets: Array, users: Mapping[Expression, Array]) -> RowBatch | None:
     """Return the wanted rows with the values computed from them; a row with a NULL join key never joins and is left
     out."""
     side = slices.store.side

@@ -15,19 +15,19 @@ from weft.execution.aggregate.rewrite_sessions import OpenParts
 from weft.execution.aggregate.stored_slices import load_cells
 from weft.execution.program import AggregateClose, BatchTask, Program
 from weft.execution.watermark import advance, closed_until
-from weft.kernels.aggregate.cells import LAST, Cells, concat, only_groups, reduce_lanes
+from weft.kernels.aggregate.cells import LAST, Cells, concat_cells, only_groups, reduce_lanes
 from weft.kernels.aggregate.close_windows import (
     Closing,
     WindowMerger,
-    closing_wholes,
+    closing_whole_windows,
     closing_windows,
     in_closing_order,
     one_bit_sets,
 )
-from weft.kernels.aggregate.factored import PairPlan, Side, Windows, link_groups, pair_cells
+from weft.kernels.aggregate.factored import FactorSide, PairPlan, Windows, link_groups, pair_cells
 from weft.kernels.aggregate.sessions import SessionQuery, close_sessions, join_sessions
 from weft.kernels.aggregate.sort_codes import Flags, Longs
-from weft.kernels.bitset import column_of
+from weft.kernels.bitset import rows_with_slot
 from weft.plan.identity import identity
 from weft.plan.key import StoreId
 from weft.plan.window import to_micros
@@ -54,14 +54,14 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WindowLimits:
     """Windows with after < end <= upto close now; `upto` is None while nothing can close."""
 
     after: int | None
     upto: int | None
 
 
-def window_limits(program: Program, task: BatchTask, newest: Mapping[str, int]) -> dict[tuple[str, ...], Limits]:
+def window_limits(program: Program, task: BatchTask, newest: Mapping[str, int]) -> dict[tuple[str, ...], WindowLimits]:
     """Return the limits of the windows that close in this batch, by set of streams."""
     streams = {name: tag.stream for name, tag in program.streams.items()}
     watermarks = advance(streams, task.watermarks, newest)
@@ -69,7 +69,9 @@ def window_limits(program: Program, task: BatchTask, newest: Mapping[str, int]) 
     idle, limits = task.idle - newest.keys(), {}
     for names in program.window_streams():
         before = task.closed.get(names)
-        limits[names] = Limits(before, closed_until(names, watermarks, idle=idle, before=before, lateness=lateness))
+        limits[names] = WindowLimits(
+            before, closed_until(names, watermarks, idle=idle, before=before, lateness=lateness)
+        )
     return limits
 
 
@@ -103,7 +105,7 @@ def close_windows(
     partition: int,
     *,
     buckets: Sequence[Bucket],
-    limits: Mapping[tuple[str, ...], Limits],
+    limits: Mapping[tuple[str, ...], WindowLimits],
     combined: bool = False,
 ) -> Closed:
     """Close the windows of all aggregating queries in one partition: those over combinations, or all others."""
@@ -135,14 +137,14 @@ def _pieces(all_cells: Iterable[Cells]) -> Iterator[list[Cells]]:
         yield pieces
 
 
-def _close(close: AggregateClose, reader: SliceReader, limits: Limits, closed: Closed) -> Iterator[Cells]:
+def _close(close: AggregateClose, reader: SliceReader, limits: WindowLimits, closed: Closed) -> Iterator[Cells]:
     assert limits.upto is not None
     stores = close.aggregate.stores
     if close.sliding and _may_close(close, limits):
         mergers = [reader.merger(store) for store in stores]
         begins = [merger.slices() for merger in mergers if merger is not None]
         if len(begins) == len(stores):
-            closing = closing_wholes if close.combined else closing_windows
+            closing = closing_whole_windows if close.combined else closing_windows
             closings = closing(np.concatenate(begins), close.sliding, after=limits.after, upto=limits.upto)
             ready = [merger for merger in mergers if merger is not None]
             if len(ready) == 1:
@@ -158,7 +160,7 @@ def _close(close: AggregateClose, reader: SliceReader, limits: Limits, closed: C
             yield from _close_session_pairs(due.sides, close, limits, closed)
 
 
-def _may_close(close: AggregateClose, limits: Limits) -> bool:
+def _may_close(close: AggregateClose, limits: WindowLimits) -> bool:
     """Return whether any window closes in these limits; if not, nothing need be read."""
     if limits.after is None or limits.upto is None:
         return True
@@ -178,7 +180,7 @@ def _close_pairs(
             first, second = (_of_slot(side, slot) for side in sides)
             if first is None or second is None:
                 continue
-            pair = (Side(first, links[0][first.group]), Side(second, links[1][second.group]))
+            pair = (FactorSide(first, links[0][first.group]), FactorSide(second, links[1][second.group]))
             joined = pair_cells(*pair, plans[slot], Windows(np.full(count, closing.start)))
             if joined is not None:
                 yield replace(joined, sets=one_bit_sets((slot,), left.sets.shape[1]))
@@ -192,19 +194,19 @@ def _join_keys(cells: Cells, plan: PairPlan, side: int) -> int:
 def _of_slot(parts: Sequence[Cells], slot: int) -> Cells | None:
     chosen = []
     for part in parts:
-        rows = np.flatnonzero(column_of(part.sets, slot)[part.classes])
+        rows = np.flatnonzero(rows_with_slot(part.sets, slot)[part.classes])
         if len(rows):
             chosen.append(part.take(rows))
-    return concat(chosen) if chosen else None
+    return concat_cells(chosen) if chosen else None
 
 
 def _close_sessions(
-    parts: Sequence[Chosen], queries: Sequence[SessionQuery], limits: Limits, closed: Closed
+    parts: Sequence[Chosen], queries: Sequence[SessionQuery], limits: WindowLimits, closed: Closed
 ) -> Iterator[Cells]:
     if not parts:
         return
     assert limits.upto is not None
-    result = close_sessions(concat([part.cells for part in parts]), queries, after=limits.after, upto=limits.upto)
+    result = close_sessions(concat_cells([part.cells for part in parts]), queries, after=limits.after, upto=limits.upto)
     _note_open(parts, result.open, closed)
     yield from result.cells
 
@@ -220,19 +222,19 @@ def _note_open(parts: Sequence[Chosen], still_open: Flags, closed: Closed) -> No
 
 
 def _close_session_pairs(
-    parts: Sequence[Sequence[Chosen]], close: AggregateClose, limits: Limits, closed: Closed
+    parts: Sequence[Sequence[Chosen]], close: AggregateClose, limits: WindowLimits, closed: Closed
 ) -> Iterator[Cells]:
     """Close sessions that extend over the rows of both sides of a join key, and multiply the two sides."""
     assert limits.upto is not None
     filled = [number for number, side in enumerate(parts) if side]
     if not filled:
         return
-    sides = [concat([part.cells for part in parts[number]]) for number in filled]
+    sides = [concat_cells([part.cells for part in parts[number]]) for number in filled]
     still_open = [np.zeros(len(side), np.bool_) for side in sides]
     keys = _join_keys(sides[0], next(iter(close.pairs.values())), filled[0])
     *links, _ = link_groups(sides[0], sides[-1], keys)
     for query in close.sessions:
-        rows_by_side = [np.flatnonzero(column_of(cells.sets, query.slot)[cells.classes]) for cells in sides]
+        rows_by_side = [np.flatnonzero(rows_with_slot(cells.sets, query.slot)[cells.classes]) for cells in sides]
         sessions = join_sessions(
             [links[n][cells.group[rows]] for n, (cells, rows) in enumerate(zip(sides, rows_by_side, strict=True))],
             [cells.slices[rows] for cells, rows in zip(sides, rows_by_side, strict=True)],
@@ -253,7 +255,7 @@ def _close_session_pairs(
         _note_open(parts[number], flags, closed)
 
 
-def _session_side(cells: Cells, rows: Longs, session: Longs, ended: Flags) -> Side:
+def _session_side(cells: Cells, rows: Longs, session: Longs, ended: Flags) -> FactorSide:
     """Return the cells of closed sessions, merged by session and group."""
     kept = ended[session]
     rows, session = rows[kept], session[kept]
@@ -268,11 +270,11 @@ def _session_side(cells: Cells, rows: Longs, session: Longs, ended: Flags) -> Si
         lanes=lanes,
         details=details,
     )
-    return Side(merged, keys // groups)
+    return FactorSide(merged, keys // groups)
 
 
 def _write(close: AggregateClose, task: BatchTask, partition: int, pieces: Sequence[Cells]) -> WindowResult:
-    cells = concat(pieces)
+    cells = concat_cells(pieces)
     cells = only_groups(cells)
     path = task.new_file(f"w{partition}")
     file = write_slices(task.data, path, [cells], epoch=task.batch, words=cells.sets.shape[1])

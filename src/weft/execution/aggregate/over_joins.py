@@ -16,8 +16,8 @@ from weft.execution.aggregate.accumulate import accumulate, rows_in, write_cells
 from weft.execution.items import TagReport
 from weft.execution.join.row_references import RowParts
 from weft.execution.program import BatchTask, CombinedTag, Program, SliceTag
-from weft.execution.selection.computed import Tagged
-from weft.kernels.aggregate.cells import Cells, compact, concat, only_groups
+from weft.execution.selection.computed import TaggedRows
+from weft.kernels.aggregate.cells import Cells, compact, concat_cells, only_groups
 from weft.kernels.arrow_types import arrow_type
 from weft.kernels.bitset import set_to_words
 from weft.kernels.join.select_matches import select_windows
@@ -61,7 +61,7 @@ class CombinedCells:
             columns = {TIME: pa.array(starts[piece])} | values
             batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
             report = TagReport(tag.slices.store.side.stream)
-            tagged = Tagged(self._program, self._task, report, batch, starts[piece], sets[piece])
+            tagged = TaggedRows(self._program, self._task, report, batch, starts[piece], sets[piece])
             cells = accumulate(tagged, tag.slices)
             self.failures |= report.failures
             if cells is not None:
@@ -87,7 +87,7 @@ class CombinedCells:
         buckets = []
         for store, parts in self._cells.items():
             side = self._program.slices[store].store.side
-            cells = compact(concat([cells for cells, _ in parts])) if len(parts) > 1 else parts[0][0]
+            cells = compact(concat_cells([cells for cells, _ in parts])) if len(parts) > 1 else parts[0][0]
             cells = only_groups(cells)
             span = (min(first for _, (first, _) in parts), max(last for _, (_, last) in parts))
             path = self._task.new_file(f"{store}-c{partition}")

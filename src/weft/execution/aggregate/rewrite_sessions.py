@@ -20,7 +20,7 @@ from weft.execution.aggregate.accumulate import rows_in, write_cells
 from weft.execution.aggregate.stored_slices import with_meaning
 from weft.execution.merge_buckets import rewrite_rows
 from weft.execution.program import BatchTask, Program
-from weft.kernels.aggregate.cells import LAST, concat
+from weft.kernels.aggregate.cells import LAST, concat_cells
 from weft.kernels.aggregate.session_index import chosen_cells
 from weft.kernels.bitset import resized, set_to_words
 from weft.plan.slots import Slots
@@ -94,7 +94,7 @@ def _rest_of_cells(
         for flags, (cells, _, _) in zip(parts.values(), stored, strict=True)
         if flags.any()
     ]
-    cells = concat(open_cells)
+    cells = concat_cells(open_cells)
     if len(cells) == 0:
         return None
     span = (int(cells.slices.min()), int(cells.lanes[LAST].max()))

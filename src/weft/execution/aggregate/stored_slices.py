@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.execution.aggregate.accumulate import route_hashes, rows_in, write_cells
 from weft.execution.program import BatchTask, Program
-from weft.kernels.aggregate.cells import LAST, Cells, compact, concat, only_groups, reduce_lanes
+from weft.kernels.aggregate.cells import LAST, Cells, compact, concat_cells, only_groups, reduce_lanes
 from weft.kernels.aggregate.sessions import number_sessions
 from weft.kernels.bitset import WORD_BITS, resized, set_to_words
 from weft.kernels.hash_space import hash_range
@@ -64,7 +64,7 @@ def merge_slices(program: Program, task: BatchTask, partition: int, *, buckets: 
     parts = load_cells(program, task, partition, buckets=buckets, side=side)
     if not parts:
         return []
-    cells = concat(parts)
+    cells = concat_cells(parts)
     cells = _join_runs(cells, program, buckets[0].store) if side.session else compact(cells)
     cells = only_groups(cells)
     span = (min(bucket.min_time for bucket in buckets), max(bucket.max_time for bucket in buckets))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.parquet
 
-from weft.execution.input.conform import BadRow, Wanted, bisect, conform
+from weft.execution.input.conform import BadRow, WantedColumns, bisect, conform
 from weft.execution.input.pieces import within_bytes
 
 BYTES_DECODED = 128 << 20
@@ -19,7 +19,9 @@ text is tiny in a Parquet file and very large in memory."""
 _LONGEST_TEXT = 4000
 
 
-def binary_tables(tables: Iterator[pa.Table], wanted: Wanted, bad: Callable[[BadRow], None]) -> Iterator[pa.Table]:
+def binary_tables(
+    tables: Iterator[pa.Table], wanted: WantedColumns, bad: Callable[[BadRow], None]
+) -> Iterator[pa.Table]:
     """Yield the wanted columns in the declared types; pass rows with a value that does not fit to `bad`."""
     rows_before = 0
     for piece in (piece for table in tables for piece in within_bytes(table, BYTES_DECODED)):
@@ -27,7 +29,9 @@ def binary_tables(tables: Iterator[pa.Table], wanted: Wanted, bad: Callable[[Bad
         rows_before += piece.num_rows
 
 
-def _fitting(table: pa.Table, wanted: Wanted, rows_before: int, bad: Callable[[BadRow], None]) -> Iterator[pa.Table]:
+def _fitting(
+    table: pa.Table, wanted: WantedColumns, rows_before: int, bad: Callable[[BadRow], None]
+) -> Iterator[pa.Table]:
     def set_aside(row: int, reason: str) -> None:
         bad(BadRow(f"row {rows_before + row + 1}", reason, _shown(table.slice(row, 1))))
 
@@ -46,7 +50,7 @@ def _shown(row: pa.Table) -> str:
         return str(row.to_string(preview_cols=row.num_columns))[:_LONGEST_TEXT]
 
 
-def parquet_tables(path: str, wanted: Wanted | None) -> Iterator[pa.Table]:
+def parquet_tables(path: str, wanted: WantedColumns | None) -> Iterator[pa.Table]:
     """Yield the rows of a Parquet file in the types of the file; all columns if `wanted` is None."""
     metadata = pa.parquet.read_metadata(path)
     texts = _short_texts(metadata)
@@ -83,7 +87,7 @@ def _rows_at_once(group: pa.parquet.RowGroupMetaData, names: list[str] | None) -
     return max(1, min(_MOST_ROWS, BYTES_DECODED * int(group.num_rows) // max(1, size)))
 
 
-def arrow_tables(path: str, wanted: Wanted | None) -> Iterator[pa.Table]:
+def arrow_tables(path: str, wanted: WantedColumns | None) -> Iterator[pa.Table]:
     """Yield an empty table, then an Arrow file or stream batch by batch; all columns if `wanted` is None."""
     for table in _arrow_batches(path):
         selected = table if wanted is None else table.select(list(wanted.names_in(table.column_names).values()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.kernels.payload_types import fits, payload_type
+from weft.kernels.payload_types import casts_safely, payload_type
 from weft.plan.types import Field
 
 _ZONE = r"\d[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
@@ -31,7 +31,7 @@ class BadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedColumns:
     """The columns to read from a stream's files; `time` is the event time, which every file must have."""
 
     fields: tuple[Field, ...]
@@ -39,7 +39,7 @@ class Wanted:
 
     def empty(self) -> pa.Table:
         """Return an empty table of these columns."""
-        return pa.schema([(field.name, type_of(field) or pa.null()) for field in self.fields]).empty_table()
+        return pa.schema([(field.name, cast_type(field) or pa.null()) for field in self.fields]).empty_table()
 
     def names_in(self, present: Sequence[str]) -> dict[str, str]:
         """Map declared names to the file's spelling, ignoring case like Spark; raise Misfit if a name is ambiguous."""
@@ -53,7 +53,7 @@ class Wanted:
         return spellings
 
 
-def conform(table: pa.Table, wanted: Wanted) -> pa.Table:
+def conform(table: pa.Table, wanted: WantedColumns) -> pa.Table:
     """Return the wanted columns in the declared types. A missing column is NULL; a missing event time is a Misfit."""
     names = wanted.names_in(table.column_names)
     arrays = []
@@ -63,11 +63,11 @@ def conform(table: pa.Table, wanted: Wanted) -> pa.Table:
         elif field.name == wanted.time:
             raise Misfit(f'column "{field.name}" is missing')
         else:
-            arrays.append(pa.chunked_array([pa.nulls(table.num_rows, type_of(field) or pa.null())]))
+            arrays.append(pa.chunked_array([pa.nulls(table.num_rows, cast_type(field) or pa.null())]))
     return pa.table(arrays, names=[field.name for field in wanted.fields])
 
 
-def type_of(field: Field) -> pa.DataType | None:
+def cast_type(field: Field) -> pa.DataType | None:
     """Return the type that a column is cast to, or None for the rare types that are taken as they are."""
     try:
         return payload_type(field.type)
@@ -102,12 +102,12 @@ def first_line(error: BaseException) -> str:
 
 
 def _cast(column: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
-    target = type_of(field)
+    target = cast_type(field)
     if target is None or column.type == target:
         return column
     source = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    is_time_text = is_text(source) and (pa.types.is_timestamp(target) or pa.types.is_date(target))
-    if not is_time_text and not fits(source, target):
+    is_time_text = holds_text(source) and (pa.types.is_timestamp(target) or pa.types.is_date(target))
+    if not is_time_text and not casts_safely(source, target):
         raise Misfit(f'column "{field.name}" is {column.type}, not {field.type.ddl()}: the types do not fit')
     try:
         if pa.types.is_dictionary(column.type):
@@ -125,7 +125,7 @@ def _cast(column: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
         raise kind(f'column "{field.name}" is {column.type}, not {field.type.ddl()}: {first_line(error)}') from error
 
 
-def is_text(type_: pa.DataType) -> bool:
+def holds_text(type_: pa.DataType) -> bool:
     """Return whether the values of a type are texts."""
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
@@ -147,7 +147,7 @@ def parse_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def holds_times(column: pa.ChunkedArray) -> bool:
     """Return whether a column holds texts that can be parsed as instants."""
-    if not is_text(column.type) or column.null_count == len(column):
+    if not holds_text(column.type) or column.null_count == len(column):
         return False
     try:
         parse_times(column)

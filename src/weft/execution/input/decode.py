@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from weft.errors import BadFile
 from weft.execution.input.columnar_files import arrow_tables, binary_tables, parquet_tables
-from weft.execution.input.conform import NOT_THE_FILES, BadRow, Misfit, Wanted, first_line
+from weft.execution.input.conform import NOT_THE_FILES, BadRow, Misfit, WantedColumns, first_line
 from weft.execution.input.pieces import BYTES_AT_ONCE, ROWS_AT_ONCE, Piece, cut_pieces
 from weft.execution.input.quarantine import ROWS_KEPT, Quarantine, unavailable
 from weft.execution.input.text_files import csv_tables, json_tables, sample_csv, sample_json
@@ -20,12 +20,12 @@ MOST_BAD_ROWS = 10_000
 """A file with more bad rows is set aside as a whole."""
 
 
-def local_path(url: str) -> str:
+def path_from_spark(url: str) -> str:
     """Return the local path behind a path as Spark reports it (`file:/a b`, not percent-encoded)."""
     return "/" + url.removeprefix("file:").lstrip("/") if url.startswith("file:") else url
 
 
-def read_pieces(
+def decode_files(
     stream: Stream,
     urls: Iterable[str],
     *,
@@ -42,10 +42,10 @@ def read_pieces(
     piece is ever void: a file larger than a piece is first read once to check it.
     """
     names = frozenset(columns)
-    wanted = Wanted(tuple(field for field in stream.schema if field.name in names), stream.time)
+    wanted = WantedColumns(tuple(field for field in stream.schema if field.name in names), stream.time)
     aside, held = _Aside(stream, quarantine), _Held(rows)
     for url in urls:
-        file, large = _File(stream, local_path(url), wanted), False
+        file, large = _File(stream, path_from_spark(url), wanted), False
         try:
             for table, more in file.pieces(rows, checked=checked):
                 large |= more
@@ -87,7 +87,7 @@ def _sample(source: FileSource, path: str) -> Iterator[pa.Table]:
 class _File:
     """A file that is being read, and its bad rows."""
 
-    def __init__(self, stream: Stream, path: str, wanted: Wanted) -> None:
+    def __init__(self, stream: Stream, path: str, wanted: WantedColumns) -> None:
         assert isinstance(stream.source, FileSource)
         self._source, self._stream, self._wanted = stream.source, stream.name, wanted
         self.path = path

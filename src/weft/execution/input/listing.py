@@ -119,7 +119,7 @@ def _file(entry: os.DirEntry[str], name: str) -> FileRef | None:
     return FileRef(name, status.st_size, status.st_mtime_ns)
 
 
-def spread(files: Iterable[tuple[str, str, int]], tasks: int) -> tuple[tuple[tuple[str, str], ...], ...]:
+def group_files(files: Iterable[tuple[str, str, int]], tasks: int) -> tuple[tuple[tuple[str, str], ...], ...]:
     """Divide files (stream, path, bytes) among at most `tasks` tasks that read about equally many bytes."""
     ordered = sorted(files, key=lambda file: -file[2])
     groups: list[list[tuple[str, str]]] = [[] for _ in range(min(max(tasks, 1), len(ordered)))]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 
-from weft.execution.input.conform import NOT_THE_FILES, BadRow, Misfit, Wanted, bisect, conform, type_of
+from weft.execution.input.conform import NOT_THE_FILES, BadRow, Misfit, WantedColumns, bisect, cast_type, conform
 from weft.execution.input.text_blocks import Block, Lines, Span, blocks, line_spans, open_quote, record_spans
 
 LONGEST_TEXT = 4000
@@ -34,7 +34,7 @@ class _Decoder(Protocol):
         """Return an iterator over the spans of a block's rows in its data."""
 
 
-def json_tables(path: str, wanted: Wanted, bad: Callable[[BadRow], None]) -> Iterator[pa.Table]:
+def json_tables(path: str, wanted: WantedColumns, bad: Callable[[BadRow], None]) -> Iterator[pa.Table]:
     """Yield the rows of a JSON lines file in the declared types; fields that are not declared are ignored."""
     decoder: _Json | None = None
     lines = Lines(path)
@@ -44,7 +44,7 @@ def json_tables(path: str, wanted: Wanted, bad: Callable[[BadRow], None]) -> Ite
 
 
 def csv_tables(
-    path: str, wanted: Wanted, options: Mapping[str, str], bad: Callable[[BadRow], None]
+    path: str, wanted: WantedColumns, options: Mapping[str, str], bad: Callable[[BadRow], None]
 ) -> Iterator[pa.Table]:
     """Yield the rows of a CSV file in the declared types; its first row contains the column names."""
     decoder: _Csv | None = None
@@ -95,17 +95,17 @@ def _fitting(block: Block, decoder: _Decoder, lines: Lines, bad: Callable[[BadRo
     yield from bisect(len(spans), decode, set_aside)
 
 
-def _as_text(wanted: Wanted, names: Mapping[str, str]) -> pa.Schema:
+def _as_text(wanted: WantedColumns, names: Mapping[str, str]) -> pa.Schema:
     """Return the declared types under the file's column names.
 
     Dates and times are read as text, because Arrow's readers do not accept all of ISO 8601.
     """
-    typed = [(names.get(field.name, field.name), type_of(field)) for field in wanted.fields]
+    typed = [(names.get(field.name, field.name), cast_type(field)) for field in wanted.fields]
     return pa.schema([(name, pa.string() if pa.types.is_temporal(kind) else kind) for name, kind in typed if kind])
 
 
 class _Json:
-    def __init__(self, wanted: Wanted, present: list[str]) -> None:
+    def __init__(self, wanted: WantedColumns, present: list[str]) -> None:
         exact = {field.name for field in wanted.fields} & set(present)
         by_lower_name = {name.lower(): name for name in present}
         spellings = {f.name: by_lower_name[f.name.lower()] for f in wanted.fields if f.name.lower() in by_lower_name}
@@ -150,7 +150,7 @@ def _json_names(block: Block) -> list[str]:
     return list(record) if isinstance(record, dict) else []
 
 
-def _csv_header(block: Block, wanted: Wanted, options: Mapping[str, str]) -> tuple[_Csv, Block]:
+def _csv_header(block: Block, wanted: WantedColumns, options: Mapping[str, str]) -> tuple[_Csv, Block]:
     """Return the decoder of a CSV file, made from its first row, and the rest of the first block."""
     separator = options.get("sep", ",")
     span = next(record_spans(block, separator))
@@ -160,7 +160,7 @@ def _csv_header(block: Block, wanted: Wanted, options: Mapping[str, str]) -> tup
 
 
 class _Csv:
-    def __init__(self, wanted: Wanted, options: Mapping[str, str], names: list[str]) -> None:
+    def __init__(self, wanted: WantedColumns, options: Mapping[str, str], names: list[str]) -> None:
         spellings = wanted.names_in(names)
         for field in wanted.fields:
             if field.name not in spellings:

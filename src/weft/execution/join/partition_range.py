@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from weft.execution.program import BatchTask, Program
 from weft.kernels.hash_space import hash_range, range_in
-from weft.kernels.join.merge_join import Side
+from weft.kernels.join.merge_join import JoinSide
 from weft.plan.key import IndexId, key_text
 from weft.plan.shared import Store
 from weft.plan.slots import Slots
@@ -39,7 +39,7 @@ class PartitionRange:
             self._open[at] = open_parts(self._data / bucket.path, (number,))[0]
         return self._open[at]
 
-    def side(self, bucket: Bucket, number: int, store: Store, index: IndexId) -> Side:
+    def side(self, bucket: Bucket, number: int, store: Store, index: IndexId) -> JoinSide:
         """Return a part in the order of an index, cut to this partition's range."""
         view, part = self.view(bucket, number), bucket.parts[number]
         is_inside = self.low <= part.low and part.high <= self.high
@@ -53,14 +53,14 @@ class PartitionRange:
             route = view.column(HASH)[rows]
             in_range = (route >= np.uint64(self.low)) & (route <= np.uint64(self.high))
             hashes, rows = hashes[in_range], rows[in_range]
-        return Side(hashes, view.times, view.sets, rows)
+        return JoinSide(hashes, view.times, view.sets, rows)
 
-    def _primary(self, view: PartView, is_inside: bool) -> Side:
+    def _primary(self, view: PartView, is_inside: bool) -> JoinSide:
         hashes = view.column(HASH)
         if is_inside:
-            return Side(hashes, view.times, view.sets, None)
+            return JoinSide(hashes, view.times, view.sets, None)
         start, end = range_in(hashes, self.low, self.high)
-        return Side(hashes[start:end], view.times, view.sets, np.arange(start, end, dtype=np.int32))
+        return JoinSide(hashes[start:end], view.times, view.sets, np.arange(start, end, dtype=np.int32))
 
 
 def meaning_of(task: BatchTask, program: Program, bucket: Bucket) -> Slots:

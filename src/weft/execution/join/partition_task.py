@@ -29,7 +29,7 @@ from weft.storage.bucket import (
     Part,
     PartView,
 )
-from weft.storage.result_files import PartRef, Piece, Segment, write_pairs
+from weft.storage.result_files import PartRef, Segment, SegmentPiece, write_pairs
 
 Array = np.ndarray[Any, Any]
 
@@ -169,7 +169,7 @@ def _write_segment(task: BatchTask, partition: int, matches: list[_Match], repor
     for match in matches:
         left, left_map = refs[match.left[0].path, match.left[1]]
         right, right_map = refs[match.right[0].path, match.right[1]]
-        pieces.append(Piece(match.join, left, right, len(match.left_rows)))
+        pieces.append(SegmentPiece(match.join, left, right, len(match.left_rows)))
         lists.append((_renumber(match.left_rows, left_map), _renumber(match.right_rows, right_map)))
     file = write_pairs(task.data, base + ".pairs.arrow", lists)
     report.segment = Segment(file.path, tuple(pieces), file.bytes)

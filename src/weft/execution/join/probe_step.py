@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from weft.execution.join.row_references import RowParts
-from weft.execution.join.store_view import Seen
+from weft.execution.join.store_view import StoreView
 from weft.execution.program import Program
-from weft.kernels.bitset import column_of, resized, set_from_words, set_to_words
+from weft.kernels.bitset import resized, rows_with_slot, set_from_words, set_to_words
 from weft.kernels.expression.evaluate import EvaluationError, evaluate
 from weft.kernels.join.and_sets import combine_sets
-from weft.kernels.join.band_join import Bound, sortable, theta_pairs, time_bounds
-from weft.kernels.join.merge_join import Side, iter_pairs
+from weft.kernels.join.band_join import Bound, bounds_on_times, sortable, theta_pairs
+from weft.kernels.join.merge_join import JoinSide, iter_pairs
 from weft.kernels.join.window_table import WindowTable
 from weft.kernels.key_hash import equal_rows
 from weft.plan.expression import Expression
@@ -41,7 +41,7 @@ class Timed(Protocol):
         """The event time of each row."""
 
 
-class Conditions:
+class StepConditions:
     """Conditions on combinations. A query whose condition raises is noted in `failures`; others are not affected."""
 
     def __init__(self, parts: RowParts) -> None:
@@ -61,7 +61,7 @@ class Conditions:
 
     def true_for(self, found: Combinations, inputs: Sequence[Input], slot: int, condition: Expression) -> Combinations:
         """Return the combinations without the query in `slot` where its own condition is not true."""
-        rows = np.flatnonzero(column_of(found.sets, slot))
+        rows = np.flatnonzero(rows_with_slot(found.sets, slot))
         if len(rows) == 0:
             return found
         try:
@@ -97,17 +97,21 @@ class Conditions:
         failures: dict[int, str] = {}
         for slot in slot_numbers(set_from_words(np.bitwise_or.reduce(combinations.sets, axis=0))):
             try:
-                self._truth(combinations.take(np.flatnonzero(column_of(combinations.sets, slot))), inputs, condition)
+                self._truth(
+                    combinations.take(np.flatnonzero(rows_with_slot(combinations.sets, slot))), inputs, condition
+                )
             except EvaluationError as error:
                 failures[slot] = str(error)
         self.failures |= failures
         return combinations.with_sets(combinations.sets & ~set_to_words(slot_set(failures), combinations.sets.shape[1]))
 
 
-class Hop:
+class ProbeStep:
     """A probe step on its way through the parts of a store; values of its combinations are computed once."""
 
-    def __init__(self, program: Program, conditions: Conditions, parts: RowParts, *, probe: Probe, left: Combinations):
+    def __init__(
+        self, program: Program, conditions: StepConditions, parts: RowParts, *, probe: Probe, left: Combinations
+    ):
         self.program = program
         self.probe = probe
         self.left = left
@@ -118,7 +122,7 @@ class Hop:
         self._keys: dict[Equality, list[pa.Array]] = {}
         self._values: dict[Comparison, _Sortable] = {}
 
-    def matches(self, seen: Seen) -> Iterator[Combinations]:
+    def matches(self, seen: StoreView) -> Iterator[Combinations]:
         """Yield the combinations of `left` with the rows of `seen` that some query wants."""
         if not self._may_match(seen):
             return
@@ -130,7 +134,7 @@ class Hop:
 
     # ---- candidates
 
-    def _may_match(self, seen: Seen) -> bool:
+    def _may_match(self, seen: StoreView) -> bool:
         """Return whether the ranges of event times allow any combination."""
         return all(
             self.program.windows[member, added].reachable(min_l=first, max_l=last, min_r=oldest, max_r=newest)
@@ -138,17 +142,17 @@ class Hop:
             for added, (oldest, newest) in zip(self.probe.added, seen.spans, strict=True)
         )
 
-    def _by_key(self, seen: Seen) -> Iterator[Pairs]:
+    def _by_key(self, seen: StoreView) -> Iterator[Pairs]:
         route = self.probe.route
         assert route is not None and self.left.hashes is not None
         right = seen.by_key(self.probe.added.index(route.right), route.right, route.right_index)
         if right is not None:
             times = self.left.members[self.probe.members.index(route.left)].time
-            left = Side(self.left.hashes, times, self.left.sets, None)
+            left = JoinSide(self.left.hashes, times, self.left.sets, None)
             mask = set_to_words(seen.mask, self.program.words)
             yield from iter_pairs(left, right, self.program.windows[route.left, route.right], mask)
 
-    def _by_value(self, seen: Seen) -> Iterator[Pairs]:
+    def _by_value(self, seen: StoreView) -> Iterator[Pairs]:
         """Yield candidates without a key: all combinations against this task's share of the rows of `seen`."""
         rows = seen.share()
         if len(rows) == 0:
@@ -161,7 +165,7 @@ class Hop:
             if (bound := self._bound(comparison, stored, values)) is not None
         ]
         for left_times, right_times, table in self._distances(self.left.members, stored):
-            bounds += time_bounds(left_times, right_times, table.low, table.high)
+            bounds += bounds_on_times(left_times, right_times, table.low, table.high)
         no_times = np.empty(0, np.int64)  # the bounds already cover the times
         for ia, ib in theta_pairs(
             len(self.left), len(rows), bounds, left_times=no_times, right_times=no_times, low=None, high=None
@@ -209,7 +213,7 @@ class Hop:
 
     # ---- qualification
 
-    def _qualified(self, seen: Seen, pairs: Pairs) -> Combinations:
+    def _qualified(self, seen: StoreView, pairs: Pairs) -> Combinations:
         """Return the pairs that some query wants, as combinations."""
         left, words = self.left, self.program.words
         distances = self._distances(left.members, seen.members)
@@ -224,14 +228,14 @@ class Hop:
                 combinations = self._conditions.true(combinations, self.probe.joined, comparison.expression)
         return combinations
 
-    def _joined(self, seen: Seen, pairs: Pairs, sets: Array) -> Combinations:
+    def _joined(self, seen: StoreView, pairs: Pairs, sets: Array) -> Combinations:
         ia, ib = pairs
         members = {owner: self.left.members[at].take(ia) for at, owner in enumerate(self.probe.members)}
         members |= {owner: seen.members[at].take(ib) for at, owner in enumerate(self.probe.added)}
         hashes = None if self.left.hashes is None else self.left.hashes[ia]
         return Combinations(tuple(members[owner] for owner in self.probe.joined), sets, hashes)
 
-    def _equal(self, seen: Seen, pairs: Pairs) -> Array:
+    def _equal(self, seen: StoreView, pairs: Pairs) -> Array:
         """Return for which pairs all equalities hold; keys with equal hashes are compared unless the hash is exact."""
         same = np.ones(len(pairs[0]), np.bool_)
         for equality in self.probe.equalities:

@@ -17,9 +17,9 @@ import numpy as np
 from weft.execution.aggregate.over_joins import CombinedCells
 from weft.execution.items import NewBucket, PendingCombinations
 from weft.execution.join.copy_rows import with_copies
-from weft.execution.join.probe_step import Conditions, Hop, restricted
+from weft.execution.join.probe_step import ProbeStep, StepConditions, restricted
 from weft.execution.join.row_references import RowParts
-from weft.execution.join.store_view import HashRange, Seen, StoreViews
+from weft.execution.join.store_view import HashRange, StoreView, StoreViews
 from weft.execution.program import BatchTask, Program
 from weft.kernels.bitset import resized, set_from_words, set_to_words
 from weft.kernels.hash_space import hash_range
@@ -28,7 +28,14 @@ from weft.plan.key import StoreId
 from weft.plan.probe_tree import Input, Probe, StoredJoin
 from weft.plan.slots import Slots
 from weft.storage.bucket import LAST_HASH, Bucket, Part
-from weft.storage.combinations import Combinations, Member, concat, open_combinations, place_id, write_combinations
+from weft.storage.combinations import (
+    Combinations,
+    Member,
+    concat_combinations,
+    open_combinations,
+    place_id,
+    write_combinations,
+)
 from weft.storage.index_order import order_index
 from weft.storage.result_files import PartRef, WindowResult
 
@@ -80,7 +87,7 @@ class _Walk:
         self.parts = RowParts(task.data)
         self.report = WalkReport()
         self._stores = {stored.id: stored for stored in program.probes.stored}
-        self._conditions = Conditions(self.parts)
+        self._conditions = StepConditions(self.parts)
         self._cells = CombinedCells(program, task, self.parts)
         self._views = StoreViews(program, task, HashRange(partition, task.partitions), self.parts, fresh)
         self._rebuild = False
@@ -112,7 +119,7 @@ class _Walk:
 
     # ---- sources of combinations
 
-    def _rows(self, probe: Probe, seen: Seen) -> Combinations:
+    def _rows(self, probe: Probe, seen: StoreView) -> Combinations:
         """Return the rows that begin a tree: those with keys of this task, or all if no key partitions them."""
         rows, hashes = np.arange(len(seen.sets), dtype=np.int32), None
         if probe.route is not None:
@@ -136,7 +143,7 @@ class _Walk:
         lists = [combinations for combinations in lists if len(combinations)]
         if not lists:
             return None
-        together = concat(lists)
+        together = concat_combinations(lists)
         if probe.route is None:
             return together
         assert together.hashes is not None
@@ -150,17 +157,17 @@ class _Walk:
             return
         counts = self.report.sent.setdefault(probe.id, [0, 0])
         counts[0] += len(left)
-        hop = Hop(self.program, self._conditions, self.parts, probe=probe, left=left)
+        hop = ProbeStep(self.program, self._conditions, self.parts, probe=probe, left=left)
         held: list[Combinations] = []
         for seen in self._views.seen(probe, rebuild=self._rebuild):
             for combinations in hop.matches(seen):
                 counts[1] += len(combinations)
                 held.append(combinations)
                 if sum(map(len, held)) >= MOST_AT_ONCE:
-                    self._arrived(probe, concat(held))
+                    self._arrived(probe, concat_combinations(held))
                     held = []
         if held:
-            self._arrived(probe, concat(held))
+            self._arrived(probe, concat_combinations(held))
 
     def _arrived(self, probe: Probe, combinations: Combinations) -> None:
         if probe.result and not self._rebuild:
@@ -186,7 +193,7 @@ class _Walk:
     # ---- writing
 
     def _write(self, kind: str, name: str, start: Input | None) -> None:
-        combinations = concat(self._held.pop((kind, name, start)))
+        combinations = concat_combinations(self._held.pop((kind, name, start)))
         if kind == "result":
             self._write_result(name, combinations)
         elif kind == "store":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weft.kernels.large_text import concat, cut, is_fixed, lengths, take
+from weft.kernels.large_text import concat_columns, cut, is_fixed, lengths, take
 from weft.plan.key import Index
 from weft.storage.bucket import PartView, open_part
 from weft.storage.combinations import Member
@@ -84,7 +84,7 @@ class RowParts:
             return taken[0]
         kinds = {values.type for values in taken if not pa.types.is_null(values.type)}
         kind = kinds.pop() if kinds else pa.null()
-        together = concat([values.cast(kind) if pa.types.is_null(values.type) else values for values in taken])
+        together = concat_columns([values.cast(kind) if pa.types.is_null(values.type) else values for values in taken])
         order = np.empty(len(member.part), np.int64)
         order[np.concatenate([np.arange(len(order))[rows] for rows in places])] = np.arange(len(order))
         return together.take(pa.array(order))

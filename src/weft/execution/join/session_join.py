@@ -10,24 +10,24 @@ import numpy as np
 import pyarrow as pa
 
 from weft.execution.aggregate.accumulate import accumulate, check_rows, rows_in
-from weft.execution.aggregate.close_windows import Limits
+from weft.execution.aggregate.close_windows import WindowLimits
 from weft.execution.aggregate.open_sessions import is_asked
 from weft.execution.aggregate.over_joins import member_columns
 from weft.execution.aggregate.rewrite_sessions import OpenParts
 from weft.execution.items import TagReport
 from weft.execution.join.partition_range import PartitionRange, key_values, meaning_of
-from weft.execution.join.probe_step import Conditions
+from weft.execution.join.probe_step import StepConditions
 from weft.execution.join.row_references import RowParts, by_part
 from weft.execution.program import BatchTask, Program, SessionClose, SessionGather
-from weft.execution.selection.computed import Tagged
+from weft.execution.selection.computed import TaggedRows
 from weft.kernels import large_text as wide
-from weft.kernels.aggregate.cells import LAST, compact, concat, group_rows, only_groups
+from weft.kernels.aggregate.cells import LAST, compact, concat_cells, group_rows, only_groups
 from weft.kernels.aggregate.factored import equal_pairs
-from weft.kernels.aggregate.session_index import ending_spans, spelled_out, surely_open_after
+from weft.kernels.aggregate.session_index import concat_ranges, ending_spans, surely_open_after
 from weft.kernels.aggregate.sessions import JoinedSessions, join_sessions
 from weft.kernels.aggregate.sort_codes import distinct
-from weft.kernels.bitset import column_of, resized, set_to_words
-from weft.kernels.join.merge_join import Side
+from weft.kernels.bitset import resized, rows_with_slot, set_to_words
+from weft.kernels.join.merge_join import JoinSide
 from weft.plan.slots import Slots
 from weft.plan.strategy import Place
 from weft.storage.bucket import TIME, Bucket, PartView
@@ -68,7 +68,7 @@ class _Part:
 
     bucket: Bucket
     number: int
-    side: Side
+    side: JoinSide
     view: PartView
     mask: Slots
 
@@ -80,7 +80,7 @@ def close_session_join(
     each: SessionClose,
     *,
     buckets: Sequence[Bucket],
-    limits: Limits,
+    limits: WindowLimits,
 ) -> ClosedJoin:
     """Return the combinations, or their aggregates, of the sessions that close now, and which rows are still needed."""
     places = {store for store, _ in each.join.places}
@@ -93,10 +93,10 @@ def close_session_join(
 class _Closing:
     """The closing of one session join's sessions in one partition."""
 
-    def __init__(self, program: Program, task: BatchTask, session_close: SessionClose, limits: Limits) -> None:
+    def __init__(self, program: Program, task: BatchTask, session_close: SessionClose, limits: WindowLimits) -> None:
         self._program, self._task, self._each, self._limits = program, task, session_close, limits
         self._parts = RowParts(task.data)
-        self._conditions = Conditions(self._parts)
+        self._conditions = StepConditions(self._parts)
         self._closed = ClosedJoin()
         self._rows: list[dict[str, Array]] = []
 
@@ -167,7 +167,7 @@ class _Closing:
         for part in parts:
             side, view = part.side, part.view
             begins, ends = (np.searchsorted(side.h, hashes, side=edge) for edge in ("left", "right"))
-            at = spelled_out(begins, ends)
+            at = concat_ranges(begins, ends)
             rows = at if side.rows is None else np.asarray(side.rows)[at]
             sets = resized(view.sets[rows], program.words) & set_to_words(part.mask, program.words)
             kept = np.flatnonzero(sets.any(axis=1))
@@ -184,7 +184,7 @@ class _Closing:
             Member(*(np.concatenate([getattr(member, name) for member in members]) for name in Member.__slots__)),
             np.concatenate(sets_),
             np.concatenate(hashes_),
-            tuple(wide.concat(column) for column in zip(*keys_, strict=True)),
+            tuple(wide.concat_columns(column) for column in zip(*keys_, strict=True)),
         )
 
     def _end(
@@ -192,7 +192,7 @@ class _Closing:
     ) -> None:
         """Number the sessions of a query, note the open ones, and gather the combinations of those that close."""
         assert self._limits.upto is not None
-        rows_by_side = [np.flatnonzero(column_of(side.sets, query.slot)) for side in sides]
+        rows_by_side = [np.flatnonzero(rows_with_slot(side.sets, query.slot)) for side in sides]
         times = [side.member.time[rows] for side, rows in zip(sides, rows_by_side, strict=True)]
         numbers = [key[rows].astype(np.int64) for key, rows in zip(keys, rows_by_side, strict=True)]
         sessions = join_sessions(numbers, times, times, query.sessions)
@@ -255,12 +255,12 @@ class _Closing:
             for piece, values in member_columns(query.slices, query.inputs, combinations, self._parts):
                 columns = {TIME: pa.array(times[piece])} | values
                 batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-                tagged = Tagged(self._program, self._task, report, batch, times[piece], combinations.sets[piece])
+                tagged = TaggedRows(self._program, self._task, report, batch, times[piece], combinations.sets[piece])
                 added = accumulate(tagged, query.slices)
                 accumulated += [] if added is None else [added[0]]
         self._closed.failures |= report.failures
         if accumulated:
-            cells = compact(concat(accumulated)) if len(accumulated) > 1 else accumulated[0]
+            cells = compact(concat_cells(accumulated)) if len(accumulated) > 1 else accumulated[0]
             cells = only_groups(cells)
             check_rows((cells,), rows_in(accumulated), f"session join {query.source}")
             first, last = windows[cells.slices].T
@@ -275,7 +275,7 @@ def _key_numbers(sides: Sequence[_Rows]) -> list[Array]:
     cuts = np.cumsum([len(side) for side in sides])[:-1]
     filled = [side for side in sides if len(side)]
     if len(filled) > 1 and filled[0].keys:
-        columns = [wide.concat(parts) for parts in zip(*(side.keys for side in filled), strict=True)]
+        columns = [wide.concat_columns(parts) for parts in zip(*(side.keys for side in filled), strict=True)]
         numbers, _ = group_rows(columns, sum(len(side) for side in sides))
     else:
         numbers = np.unique(np.concatenate([side.hashes for side in sides]), return_inverse=True)[1]

@@ -18,7 +18,7 @@ from weft.execution.join.partition_range import meaning_of
 from weft.execution.join.row_references import RowParts
 from weft.execution.program import BatchTask, Program
 from weft.kernels.hash_space import hash_range, range_in
-from weft.kernels.join.merge_join import Side
+from weft.kernels.join.merge_join import JoinSide
 from weft.plan.key import Index
 from weft.plan.probe_tree import Input, Probe
 from weft.plan.slots import Slots
@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class StoreView:
     """Some of a store's contents, by row number; `spans` has the first and last event time of each member."""
 
     members: tuple[StoredMember, ...]
@@ -42,7 +42,7 @@ class Seen:
     range: HashRange
     parts: RowParts
 
-    def by_key(self, member: int, owner: Input, index: Index) -> Side | None:
+    def by_key(self, member: int, owner: Input, index: Index) -> JoinSide | None:
         """Return the rows in the order of a member's key, cut to this task's range of hashes; None if no row is
         left."""
         time = self.members[member].time
@@ -51,7 +51,7 @@ class Seen:
             return None
         hashes, rows = indexed
         start, end = self.range.span(hashes)
-        return Side(hashes[start:end], time, self.sets, rows[start:end]) if end > start else None
+        return JoinSide(hashes[start:end], time, self.sets, rows[start:end]) if end > start else None
 
     def _indexed(self, member: int, owner: Input, index: Index) -> tuple[Array, Array] | None:
         if isinstance(self.source, PartView):
@@ -101,14 +101,14 @@ class StoreViews:
     fresh: Sequence[NewBucket]
     _files: dict[str, CombinationFile] = field(default_factory=dict)
 
-    def starting(self, probe: Probe, *, rebuild: bool) -> Iterator[Seen]:
+    def starting(self, probe: Probe, *, rebuild: bool) -> Iterator[StoreView]:
         """Yield the rows that begin a tree: the new ones or, to rebuild a stored join, all stored ones."""
         store = self.program.probed_stores[probe.start]
         new = [fresh.bucket for fresh in self.fresh if fresh.bucket.store == store]
         for bucket in self._stored(store) if rebuild else new:
             yield from self._parts(probe, bucket)
 
-    def seen(self, probe: Probe, *, rebuild: bool) -> Iterator[Seen]:
+    def seen(self, probe: Probe, *, rebuild: bool) -> Iterator[StoreView]:
         """Yield what a probe step sees of its store."""
         if len(probe.added) == 1:
             buckets = self._stored(probe.store)
@@ -131,7 +131,7 @@ class StoreViews:
     def _mask(self, probe: Probe, bucket: Bucket) -> Slots:
         return Slots(probe.slots & meaning_of(self.task, self.program, bucket) & bucket.slots)
 
-    def _parts(self, probe: Probe, bucket: Bucket) -> Iterator[Seen]:
+    def _parts(self, probe: Probe, bucket: Bucket) -> Iterator[StoreView]:
         mask = self._mask(probe, bucket)
         for number, part in enumerate(bucket.parts):
             if part.rows and part.slots & mask:
@@ -140,7 +140,7 @@ class StoreViews:
                 member = PartMember(at, view.times)
                 yield self._seen((member,), mask, ((part.min_time, part.max_time),), view)
 
-    def _list(self, probe: Probe, bucket: Bucket) -> Iterator[Seen]:
+    def _list(self, probe: Probe, bucket: Bucket) -> Iterator[StoreView]:
         mask = self._mask(probe, bucket)
         if not mask:
             return
@@ -156,5 +156,5 @@ class StoreViews:
         mask: Slots,
         spans: tuple[tuple[int, int], ...],
         source: PartView | CombinationFile,
-    ) -> Seen:
-        return Seen(members, source.sets, mask, spans, source, self.range, self.parts)
+    ) -> StoreView:
+        return StoreView(members, source.sets, mask, spans, source, self.range, self.parts)

@@ -26,12 +26,12 @@ from weft.execution.results.reading import (
     Reading,
     WindowCells,
 )
-from weft.execution.results.recent import Lately
+from weft.execution.results.recent import RecentCache
 from weft.execution.results.row_widths import row_widths
-from weft.kernels.aggregate.cells import Cells, compact, concat
-from weft.kernels.aggregate.result_columns import SumOverflow, WindowEnd, finish
-from weft.kernels.bitset import column_of
-from weft.kernels.join.select_matches import Selected, select_pairs, select_rows, select_windows
+from weft.kernels.aggregate.cells import Cells, compact, concat_cells
+from weft.kernels.aggregate.result_columns import SumOverflow, WindowEnd, result_table
+from weft.kernels.bitset import rows_with_slot
+from weft.kernels.join.select_matches import SelectedRows, select_pairs, select_rows, select_windows
 from weft.kernels.join.window_table import window_ends
 from weft.plan.aggregation import Aggregation
 from weft.plan.strategy import EquiJoin
@@ -118,7 +118,7 @@ def _nothing(reading: Reading) -> Found:
     return Found(reading, np.empty(0, np.int64), lambda: 0, lambda _: reading.schema.empty_table())
 
 
-def _found(reading: Reading, first: int, selected: Selected, sides: Sequence[tuple[PartView, Numbers]]) -> Found:
+def _found(reading: Reading, first: int, selected: SelectedRows, sides: Sequence[tuple[PartView, Numbers]]) -> Found:
     """Return rows that consist of one row of each part; `sides` has the row numbers by position."""
     names = [list(columns) for columns in reading.columns]
 
@@ -139,12 +139,12 @@ def _found(reading: Reading, first: int, selected: Selected, sides: Sequence[tup
     return Found(reading, selected.positions + first, widths, make)
 
 
-def _part_of(selected: Selected, span: slice) -> Selected:
+def _part_of(selected: SelectedRows, span: slice) -> SelectedRows:
     starts = selected.window_start
-    return Selected(selected.positions[span], None if starts is None else starts[span])
+    return SelectedRows(selected.positions[span], None if starts is None else starts[span])
 
 
-def _finished(reading: Reading, arrays: Columns, selected: Selected) -> pa.Table:
+def _finished(reading: Reading, arrays: Columns, selected: SelectedRows) -> pa.Table:
     """Return a table of columns, with the start and end of the window if the query has windows."""
     if reading.sliding is not None:
         assert selected.window_start is not None
@@ -222,7 +222,7 @@ class _Combinations:
         self._reading = reading
         file = open_combinations(Path(reading.data) / path)
         known = file.words * 64 > reading.slot
-        self._wanted = np.flatnonzero(column_of(file.sets, reading.slot)) if known else np.empty(0, np.int64)
+        self._wanted = np.flatnonzero(rows_with_slot(file.sets, reading.slot)) if known else np.empty(0, np.int64)
         self._parts = RowParts(reading.data)
         self._numbers = self._parts.numbers(file.refs)
         self._members = [file.rows(place) for place in places]
@@ -231,7 +231,7 @@ class _Combinations:
     def find(self, first: int, last: int) -> Found:
         reading, wanted = self._reading, self._wanted[first:last]
         members = [Member(self._numbers[part[wanted]], row[wanted], row[wanted]) for part, row in self._members]
-        selected = Selected(np.arange(len(wanted)), None)
+        selected = SelectedRows(np.arange(len(wanted)), None)
         if reading.sliding is not None and len(wanted):
             times = np.stack([self._parts.times(member) for member in members])
             selected = select_windows(
@@ -294,7 +294,7 @@ def _member_widths(reading: Reading, parts: RowParts, members: Sequence[Member],
     return total
 
 
-_GROUPS: Lately[Cells] = Lately(256 << 20)
+_GROUPS: RecentCache[Cells] = RecentCache(256 << 20)
 """Cache of groups in chunks that are read page by page: finding one group takes as long as finding all."""
 
 
@@ -303,10 +303,10 @@ def _groups_of(reading: Reading, paths: Sequence[str]) -> Cells | None:
     parts = []
     for path in paths:
         for cells, _ in read_slices(Path(reading.data) / path, (0,)):
-            rows = np.flatnonzero(column_of(cells.sets, reading.slot)[cells.classes])
+            rows = np.flatnonzero(rows_with_slot(cells.sets, reading.slot)[cells.classes])
             if len(rows):
                 parts.append(cells.take(rows))
-    return compact(concat(parts)) if parts else None
+    return compact(concat_cells(parts)) if parts else None
 
 
 def _size_of(cells: Cells) -> int:
@@ -346,7 +346,7 @@ class _Groups:
 
     def _finish(self, cells: Cells) -> pa.Table:
         try:
-            return finish(cells, self._aggregation, _window_end(self._reading), merged=True)
+            return result_table(cells, self._aggregation, _window_end(self._reading), merged=True)
         except SumOverflow as error:
             raise QueryFailed(
                 "a sum does not fit its type",

@@ -15,12 +15,12 @@ __all__ = [
     "PIECE_BYTES",
     "PIECE_ROWS",
     "Chunk",
-    "Range",
     "Reading",
+    "RowRange",
     "chunks_of",
     "plan_reading",
     "ranges",
-    "read_pieces",
+    "read_rows",
 ]
 
 PIECE_ROWS = 1 << 17
@@ -30,7 +30,7 @@ PIECE_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Range:
+class RowRange:
     """Consecutive rows of a query in one chunk, few enough to be built at once."""
 
     chunk: Chunk
@@ -68,7 +68,7 @@ def ranges(
     limit: int | None = None,
     most_bytes: int | None = None,
     again: bool = False,
-) -> Iterator[Range]:
+) -> Iterator[RowRange]:
     """Yield the rows of a query in some chunks, in order, without the first `skip` rows and at most `limit` rows.
 
     Skipped rows are located, which takes nanoseconds each, but not built. `again` says that other rows of the same
@@ -81,7 +81,7 @@ def ranges(
             first, skip = min(skip, rows), max(0, skip - rows)
             last = rows if left is None else min(rows, first + left)
             for begin, end, size in _spans(found, first, last, most_bytes or PIECE_BYTES):
-                yield Range(chunk, found, begin, end, size)
+                yield RowRange(chunk, found, begin, end, size)
             left = None if left is None else left - (last - first)
             if left is not None and left <= 0:
                 return
@@ -127,7 +127,7 @@ def _spans(found: Found, first: int, last: int, most: int) -> Iterator[tuple[int
         begin = end
 
 
-def read_pieces(reading: Reading, chunk: Chunk) -> Iterator[pa.Table]:
+def read_rows(reading: Reading, chunk: Chunk) -> Iterator[pa.Table]:
     """Yield the rows of a query in a chunk, a bounded number at a time.
 
     The columns are those that the SELECT list needs, named `<relation>.<column>`; of an aggregate they are the keys

@@ -13,7 +13,7 @@ UNUSED_SECONDS = 60.0
 """After which nobody is likely to ask for it again: whoever reads page by page has gone on, or away."""
 
 
-class Lately(Generic[_Value]):
+class RecentCache(Generic[_Value]):
     """Values by key; may be used from any thread. What is larger than all together may be is not kept.
 
     What was not used for a minute goes with the next use of anything else: results that nobody reads any more take no

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from weft.execution.items import TagReport
 from weft.execution.program import BatchTask, Program
-from weft.kernels.bitset import column_of, set_to_words
+from weft.kernels.bitset import rows_with_slot, set_to_words
 from weft.kernels.expression.evaluate import EvaluationError, batch_columns, evaluate
 from weft.kernels.expression.raises import may_raise
 from weft.kernels.key_hash import hash_keys
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
+class TaggedRows:
     """Rows of a stream in one role with their query-sets, before they are written to stores."""
 
     program: Program
@@ -36,7 +36,7 @@ class Tagged:
     sets: Array
 
 
-def without_failing(tagged: Tagged, users: Mapping[Expression, Slots], sets: Array) -> Array:
+def without_failing(tagged: TaggedRows, users: Mapping[Expression, Slots], sets: Array) -> Array:
     """Return the query-sets without the queries for which a part fails on one of their rows, and report these queries.
 
     `users` gives the slots that compute each part; a query that shares a part is not affected by the rows of another.
@@ -45,7 +45,7 @@ def without_failing(tagged: Tagged, users: Mapping[Expression, Slots], sets: Arr
     for part, slots in users.items():
         for slot in slot_numbers(slots) if may_raise(part) else ():
             try:
-                evaluate(part, tagged.rows.filter(pa.array(column_of(sets, slot))))
+                evaluate(part, tagged.rows.filter(pa.array(rows_with_slot(sets, slot))))
             except EvaluationError as error:
                 failures[slot] = str(error)
     tagged.report.failures |= failures

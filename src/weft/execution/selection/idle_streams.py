@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.kernels.bitset import set_to_words
 from weft.plan.changelog import LiveQuery
-from weft.plan.idle_streams import Streams, gives_way, streams_of
+from weft.plan.idle_streams import Streams, frees_despite_idle, streams_of
 from weft.plan.slots import NO_SLOTS, Slots
 from weft.plan.strategy import EquiJoin
 from weft.plan.time import TIME_MAX
@@ -62,7 +62,7 @@ def passed_of(stream: str, queries: Iterable[LiveQuery]) -> tuple[Passed, ...]:
         elif query.aggregation is not None:
             assert query.sliding is not None, "windows of an aggregation end"
             rule = Passed(names, NO_SLOTS, (to_micros(query.sliding.size), to_micros(query.sliding.slide)))
-        elif gives_way(live, stream):
+        elif frees_despite_idle(live, stream):
             rule = Passed(names, NO_SLOTS, later=isinstance(live.strategy, EquiJoin))
         else:
             continue

@@ -17,7 +17,7 @@ from weft.execution.input.pieces import ROWS_AT_ONCE, cut_pieces
 from weft.execution.items import TagReport
 from weft.execution.program import BatchTask, Program, RoleTag, StreamTag
 from weft.execution.selection.admission import admit
-from weft.execution.selection.computed import Keys, Tagged, rows_by_part, without_failing
+from weft.execution.selection.computed import Keys, TaggedRows, rows_by_part, without_failing
 from weft.execution.selection.idle_streams import InTime, in_time
 from weft.kernels.bitset import set_from_words, set_to_words
 from weft.kernels.expression.evaluate import EvaluationError
@@ -60,7 +60,7 @@ def tag_table(program: Program, task: BatchTask, stream: str, *, table: pa.Table
             tagged = role.index.tag(admitted, times)
             report.failures.update(tagged.failures)
             timely = in_time(times, tagged.sets, tag.passed, task.closed)
-            remaining = Tagged(program, task, report, admitted, times, timely.sets)
+            remaining = TaggedRows(program, task, report, admitted, times, timely.sets)
             report.buckets += _fill_stores(remaining, role)
             report.buckets += [
                 bucket for slices in role.slices if (bucket := fill_slices(remaining, slices)) is not None
@@ -71,7 +71,7 @@ def tag_table(program: Program, task: BatchTask, stream: str, *, table: pa.Table
     return report
 
 
-def _fill_for_later(tagged: Tagged, timely: InTime, role: RoleTag) -> list[Bucket]:
+def _fill_for_later(tagged: TaggedRows, timely: InTime, role: RoleTag) -> list[Bucket]:
     """Write the rows that are too late for earlier rows of their joins; only later batches join them."""
     if timely.later is None:
         return []
@@ -94,7 +94,7 @@ def _pieces(table: pa.Table, most_rows: int) -> Iterator[pa.RecordBatch]:
         yield from piece.combine_chunks().to_batches()
 
 
-def _fill_stores(tagged: Tagged, role: RoleTag) -> Iterator[Bucket]:
+def _fill_stores(tagged: TaggedRows, role: RoleTag) -> Iterator[Bucket]:
     for store in role.stores:
         sets = tagged.sets if len(role.stores) == 1 else tagged.sets & set_to_words(store.slots, tagged.program.words)
         try:
@@ -123,7 +123,7 @@ def _users(program: Program, store: Store) -> dict[Expression, Slots]:
 
 
 def _fill_store(
-    tagged: Tagged, store: Store, sets: Array, *, users: Mapping[Expression, Array] | None = None
+    tagged: TaggedRows, store: Store, sets: Array, *, users: Mapping[Expression, Array] | None = None
 ) -> Bucket | None:
     """Order the wanted rows by destination, cut them into parts and write them; None if no row is wanted."""
     wanted = np.flatnonzero(sets[:, 0]) if sets.shape[1] == 1 else np.flatnonzero(sets.any(axis=1))
@@ -179,7 +179,7 @@ def _describe(low: int, high: int, times: Array, sets: Array) -> Part:
     return Part(low, high, len(times), int(times.min()), int(times.max()), slots)
 
 
-def _write(tagged: Tagged, store: Store, parts: list[pa.RecordBatch], descriptions: list[Part]) -> Bucket:
+def _write(tagged: TaggedRows, store: Store, parts: list[pa.RecordBatch], descriptions: list[Part]) -> Bucket:
     task = tagged.task
     schema = bucket_schema(parts[0].schema, epoch=task.batch, words=tagged.program.words)
     file = write_file(task.data, task.new_file(store.id), schema, parts)

@@ -31,7 +31,7 @@ from weft.kernels.aggregate.loops import (
     number_small,
     repeat_details,
 )
-from weft.kernels.aggregate.sort_codes import Longs, distinct, unify
+from weft.kernels.aggregate.sort_codes import Longs, distinct, unify_codes
 from weft.kernels.bitset import Words
 from weft.plan.aggregation import Function
 
@@ -253,7 +253,7 @@ def align(parts: Sequence[Cells]) -> list[Cells]:
     ]
 
 
-def concat(parts: Sequence[Cells]) -> Cells:
+def concat_cells(parts: Sequence[Cells]) -> Cells:
     """Return the cells of all parts under common numbers, without merging any."""
     if len(parts) == 1:
         return parts[0]
@@ -280,7 +280,7 @@ def lane_of(part: Cells, name: str) -> Array:
 def _concat_groups(parts: Sequence[Cells]) -> tuple[tuple[pa.Array, ...], int, list[Longs]]:
     if all(part.groups is parts[0].groups for part in parts):
         return parts[0].groups, parts[0].group_count, [np.arange(parts[0].group_count)] * len(parts)
-    columns = [wide.concat([part.groups[k] for part in parts]) for k in range(len(parts[0].groups))]
+    columns = [wide.concat_columns([part.groups[k] for part in parts]) for k in range(len(parts[0].groups))]
     counts = [part.group_count for part in parts]
     numbers, firsts = group_rows(columns, sum(counts))
     cuts = np.cumsum([0, *counts])
@@ -305,7 +305,7 @@ def _concat_dictionaries(parts: Sequence[Cells]) -> tuple[dict[str, pa.Array], l
         return dict(parts[0].dictionaries), maps
     for name in dict.fromkeys(name for part in parts for name in part.dictionaries):
         holders = [number for number, part in enumerate(parts) if name in part.dictionaries]
-        merged[name], mappings = unify([parts[number].dictionaries[name] for number in holders])
+        merged[name], mappings = unify_codes([parts[number].dictionaries[name] for number in holders])
         for number, mapping in zip(holders, mappings, strict=True):
             maps[number][name] = mapping
     return merged, maps

@@ -34,8 +34,8 @@ from weft.kernels.aggregate.loops import (
     table_places,
 )
 from weft.kernels.aggregate.sort_codes import Flags, Longs, distinct
-from weft.kernels.bitset import Words, column_of, set_to_words
-from weft.plan.time import TIME_MIN, held
+from weft.kernels.bitset import Words, rows_with_slot, set_to_words
+from weft.plan.time import TIME_MIN, clamp_time
 
 _AT_ONCE = 1 << 21
 _MOST_TARGETS = 1 << 23
@@ -78,7 +78,7 @@ def closing_windows(slices: Longs, queries: Iterable[SlidingQuery], *, after: in
             lowest = max(lowest, (after - size) // slide + 1)
         first = np.maximum((np.maximum(begins, TIME_MIN + size) - size) // slide + 1, lowest)
         first[begins < TIME_MIN + size] = lowest
-        last = np.minimum(begins // slide, held((upto - size) // slide))
+        last = np.minimum(begins // slide, clamp_time((upto - size) // slide))
         for start in _spelled_out(first, last) * slide:
             for query in same_shape:
                 if query.start is None or start >= query.start:
@@ -86,7 +86,9 @@ def closing_windows(slices: Longs, queries: Iterable[SlidingQuery], *, after: in
     return [Closing(start, end, tuple(slots)) for (start, end), slots in sorted(closings.items())]
 
 
-def closing_wholes(starts: Longs, queries: Iterable[SlidingQuery], *, after: int | None, upto: int) -> list[Closing]:
+def closing_whole_windows(
+    starts: Longs, queries: Iterable[SlidingQuery], *, after: int | None, upto: int
+) -> list[Closing]:
     """Return the windows with after < end <= upto that begin at one of `starts`, as intervals [start, start + 1).
 
     Used where each cell covers a whole window and its slice is the window's start.
@@ -154,7 +156,7 @@ class WindowMerger:
     def _classes_with(self, slot: int) -> Flags:
         """Return which classes have the slot."""
         if slot not in self._has:
-            self._has[slot] = column_of(self._parts[0].sets, slot)
+            self._has[slot] = rows_with_slot(self._parts[0].sets, slot)
         return self._has[slot]
 
     def close(self, closing: Closing) -> Iterator[Cells]:

@@ -22,7 +22,7 @@ from weft.kernels.aggregate.cells import (
     Array,
     Cells,
     Detail,
-    concat,
+    concat_cells,
     group_rows,
     lane_of,
     number_keys,
@@ -31,7 +31,7 @@ from weft.kernels.aggregate.cells import (
 )
 from weft.kernels.aggregate.exact_sum import sum_of, times, to_limbs
 from weft.kernels.aggregate.sort_codes import Longs
-from weft.plan.aggregation import Call, Function
+from weft.plan.aggregation import AggregateCall, Function
 from weft.plan.identity import identity
 
 _Sides = tuple[tuple[Cells, Longs], tuple[Cells, Longs]]
@@ -46,11 +46,11 @@ class PairPlan:
     """The calls of one query, and its GROUP BY keys in order, as (side, column of the side's groups)."""
 
     keys: tuple[tuple[int, int], ...]
-    calls: tuple[Call, ...]
+    calls: tuple[AggregateCall, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
+class FactorSide:
     """Cells of one side, and for each cell the number that it is joined by: of a key, or of a session of a key."""
 
     cells: Cells
@@ -65,7 +65,7 @@ class Windows:
     lasts: Longs | None = None
 
 
-def pair_cells(left: Side, right: Side, plan: PairPlan, windows: Windows) -> Cells | None:
+def pair_cells(left: FactorSide, right: FactorSide, plan: PairPlan, windows: Windows) -> Cells | None:
     """Return the cells of one query's joined rows, with window starts as slices, or None if no rows join."""
     groups, numbers = zip(*(_own_groups(side.cells, n, plan) for n, side in enumerate((left, right))), strict=True)
     parts = []
@@ -131,7 +131,7 @@ def _lane(side: tuple[Cells, Longs], name: str) -> Array:
     return values
 
 
-def _texts(call: Call) -> tuple[str | None, ...]:
+def _texts(call: AggregateCall) -> tuple[str | None, ...]:
     return tuple(None if argument is None else identity(argument) for argument in call.arguments)
 
 
@@ -142,7 +142,7 @@ def _counted(sides: _Sides, texts: Sequence[str | None]) -> Array:
     return both
 
 
-def _call_lanes(call: Call, sides: _Sides) -> dict[str, Array]:
+def _call_lanes(call: AggregateCall, sides: _Sides) -> dict[str, Array]:
     texts, name = _texts(call), call.argument
     count = {f"count:{name}": _counted(sides, texts)}
     if call.function is Function.COUNT:
@@ -178,18 +178,20 @@ def _factor(side: tuple[Cells, Longs], text: str | None) -> Array:
     return total
 
 
-def _side_of(call: Call) -> int:
+def _side_of(call: AggregateCall) -> int:
     return 0 if call.arguments[0] is not None else 1
 
 
-def _add_dictionary(call: Call, sides: _Sides, dictionaries: dict[str, pa.Array]) -> None:
+def _add_dictionary(call: AggregateCall, sides: _Sides, dictionaries: dict[str, pa.Array]) -> None:
     texts, number = _texts(call), _side_of(call)
     known = sides[number][0].dictionaries
     if call.function in _WITH_WORDS and texts[number] in known:
         dictionaries[call.argument] = known[texts[number] or ""]
 
 
-def _add_detail(call: Call, sides: _Sides, details: dict[str, Detail], dictionaries: dict[str, pa.Array]) -> None:
+def _add_detail(
+    call: AggregateCall, sides: _Sides, details: dict[str, Detail], dictionaries: dict[str, pa.Array]
+) -> None:
     texts, number = _texts(call), _side_of(call)
     (cells, rows), other = sides[number], sides[1 - number]
     sources = {kind: f"{kind}:{texts[number]}" for kind in LANES[call.function]}
@@ -207,7 +209,7 @@ def _add_detail(call: Call, sides: _Sides, details: dict[str, Detail], dictionar
 
 def _merge(parts: Sequence[Cells]) -> Cells:
     """Merge cells of one window and group."""
-    cells = concat(parts) if len(parts) > 1 else parts[0]
+    cells = concat_cells(parts) if len(parts) > 1 else parts[0]
     numbers, edges = number_slices(cells)
     groups = int(cells.group.max()) + 1
     target, keys = number_keys(numbers * groups + cells.group, len(edges) * groups)
@@ -235,6 +237,6 @@ def _with_groups(cells: Cells, sides: tuple[Cells, Cells], groups: tuple[Longs, 
 
 def link_groups(left: Cells, right: Cells, keys: int) -> tuple[Longs, Longs, int]:
     """Number the join keys (the first `keys` columns) of both sides' groups; return both numberings and the count."""
-    columns = [wide.concat([left.groups[k], right.groups[k]]) for k in range(keys)]
+    columns = [wide.concat_columns([left.groups[k], right.groups[k]]) for k in range(keys)]
     numbers, firsts = group_rows(columns, left.group_count + right.group_count)
     return numbers[: left.group_count], numbers[left.group_count :], len(firsts)

@@ -18,7 +18,7 @@ from weft.kernels.aggregate.sketch import find_entries, histogram_values, hll_es
 from weft.kernels.aggregate.sort_codes import Longs, from_codes, to_decimals
 from weft.kernels.arrow_types import arrow_type
 from weft.kernels.join.window_table import window_ends
-from weft.plan.aggregation import Aggregation, Call, Function
+from weft.plan.aggregation import AggregateCall, Aggregation, Function
 from weft.plan.time import TIME_MAX
 from weft.plan.types import DataType
 
@@ -62,7 +62,7 @@ def result_schema(aggregation: Aggregation) -> pa.Schema:
     return pa.schema([*keys, *calls, pa.field(WINDOW_START, _TIMESTAMP), pa.field(WINDOW_END, _TIMESTAMP)])
 
 
-def finish(cells: Cells, aggregation: Aggregation, end: WindowEnd, *, merged: bool = False) -> pa.Table:
+def result_table(cells: Cells, aggregation: Aggregation, end: WindowEnd, *, merged: bool = False) -> pa.Table:
     """Return the result rows of one query. Cells of one window and group are merged first, unless already `merged`."""
     cells = cells if merged else compact(cells)
     pieces = wide.cut(_bytes(cells, aggregation), PIECE_BYTES)
@@ -97,7 +97,7 @@ def _finish(cells: Cells, aggregation: Aggregation, end: WindowEnd) -> pa.Table:
     )
 
 
-def _value(call: Call, cells: Cells) -> pa.Array:
+def _value(call: AggregateCall, cells: Cells) -> pa.Array:
     name, lanes = call.argument, cells.lanes
     match call.function:
         case Function.ROWS:
@@ -117,7 +117,7 @@ def _value(call: Call, cells: Cells) -> pa.Array:
             return _from_detail(call, cells)
 
 
-def _from_detail(call: Call, cells: Cells) -> pa.Array:
+def _from_detail(call: AggregateCall, cells: Cells) -> pa.Array:
     count = len(cells)
     if call.function is Function.COUNT_DISTINCT:
         return pa.array(np.bincount(_detail(cells, f"distinct:{call.argument}").cells, minlength=count))
@@ -127,7 +127,7 @@ def _from_detail(call: Call, cells: Cells) -> pa.Array:
     return _quantile(call, cells)
 
 
-def _quantile(call: Call, cells: Cells) -> pa.Array:
+def _quantile(call: AggregateCall, cells: Cells) -> pa.Array:
     """Return the greatest value of the bucket that holds the wanted rank, in the type of the argument."""
     buckets, samples = _detail(cells, f"histogram:{call.argument}"), _detail(cells, f"sample:{call.argument}")
     chosen = quantile_codes(buckets.cells, buckets.codes, buckets.weights, len(cells), call.parameter or 0.0)
@@ -148,7 +148,7 @@ def _detail(cells: Cells, name: str) -> Detail:
     return cells.details.get(name, Detail(empty, empty, empty))
 
 
-def _exact_sum(call: Call, cells: Cells) -> pa.Array:
+def _exact_sum(call: AggregateCall, cells: Cells) -> pa.Array:
     total = sum_of(cells.lanes, call.argument)
     assert total is not None
     missing = lane_of(cells, f"count:{call.argument}") == 0

@@ -24,7 +24,7 @@ from weft.kernels.aggregate.cells import (
     Cells,
     Detail,
     compact,
-    concat,
+    concat_cells,
     group_rows,
     number_keys,
     plain_key,
@@ -78,7 +78,7 @@ class RowBatch:
     arguments: Mapping[str, pa.Array]
 
 
-def collect(rows: RowBatch, families: Sequence[Family], accumulators: Iterable[Accumulator]) -> Cells | None:
+def rows_to_cells(rows: RowBatch, families: Sequence[Family], accumulators: Iterable[Accumulator]) -> Cells | None:
     """Return the cells of a batch, or None if no query wants a row."""
     columns = [plain_key(column) for column in rows.groups]
     group, firsts = group_rows(columns, len(rows.times))
@@ -209,7 +209,7 @@ def _gather_runs(rows: Cells, family: Family, chosen: Longs, classes: Longs, set
 
 def _together(parts: Sequence[Cells]) -> Cells:
     """Concatenate the cells of all families."""
-    cells = concat(parts)
+    cells = concat_cells(parts)
     # A family that was expanded in several steps has the same classes in each step.
     repeated = len(cells.sets) < sum(len(part.sets) for part in parts)
     return compact(cells) if repeated and LAST not in cells.lanes else cells

@@ -16,7 +16,7 @@ import pyarrow as pa
 from weft.kernels.aggregate.cells import Cells
 from weft.kernels.aggregate.sessions import SessionQuery
 from weft.kernels.aggregate.sort_codes import Longs, distinct
-from weft.plan.time import held
+from weft.plan.time import clamp_time
 
 Ints = npt.NDArray[np.int32]
 Hashes = npt.NDArray[np.uint64]
@@ -54,11 +54,11 @@ class SessionIndex:
         """Return the groups whose keys have one of the (distinct) hashes."""
         begins = np.searchsorted(self.hashes, hashes, side="left", sorter=self.by_hash)
         ends = np.searchsorted(self.hashes, hashes, side="right", sorter=self.by_hash)
-        return distinct(self.by_hash[spelled_out(begins, ends)].astype(np.int64))
+        return distinct(self.by_hash[concat_ranges(begins, ends)].astype(np.int64))
 
     def cells_of(self, groups: Longs) -> Longs:
         """Return the cells of these groups, sorted."""
-        return distinct(self.by_group[spelled_out(self.starts[groups], self.starts[groups + 1])].astype(np.int64))
+        return distinct(self.by_group[concat_ranges(self.starts[groups], self.starts[groups + 1])].astype(np.int64))
 
 
 def index_sessions(group: Longs, last: Longs, hashes: Hashes) -> SessionIndex:
@@ -88,7 +88,7 @@ def chosen_cells(cells: Cells, rows: Longs) -> Cells:
     )
 
 
-def spelled_out(begins: Longs, ends: Longs) -> Longs:
+def concat_ranges(begins: Longs, ends: Longs) -> Longs:
     """Return the concatenated numbers of the ranges begins[i] … ends[i] − 1."""
     counts = np.maximum(ends - begins, 0)
     stops = np.cumsum(counts)
@@ -101,10 +101,10 @@ def ending_spans(queries: Iterable[SessionQuery], *, after: int | None, upto: in
     """Return the spans (after, upto] that contain the last time of every session that closes now."""
     spans: dict[tuple[int | None, int], None] = {}
     for query in queries:
-        spans[None if after is None else held(after - query.gap), held(upto - query.gap)] = None
+        spans[None if after is None else clamp_time(after - query.gap), clamp_time(upto - query.gap)] = None
         if query.cut is not None:
-            begin = None if after is None else held(after // query.cut * query.cut - 1)
-            spans[begin, held(upto // query.cut * query.cut - 1)] = None
+            begin = None if after is None else clamp_time(after // query.cut * query.cut - 1)
+            spans[begin, clamp_time(upto // query.cut * query.cut - 1)] = None
     return list(spans)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from weft.kernels.aggregate.cells import LAST, Cells, reduce_lanes
 from weft.kernels.aggregate.close_windows import one_bit_sets
 from weft.kernels.aggregate.sort_codes import Flags, Longs
-from weft.kernels.bitset import column_of
-from weft.kernels.join.merge_join import minus
+from weft.kernels.bitset import rows_with_slot
+from weft.kernels.join.merge_join import clamped_difference
 from weft.plan.time import TIME_MAX, TIME_MIN
 
 
@@ -62,7 +62,7 @@ def number_sessions(keys: Longs, first: Longs, last: Longs, gap: int, cuts: Long
     begins, ends = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     count = 0
     for i in range(len(keys)):
-        new = i == 0 or keys[i] != keys[i - 1] or minus(first[i], ends[count - 1]) >= gap
+        new = i == 0 or keys[i] != keys[i - 1] or clamped_difference(first[i], ends[count - 1]) >= gap
         k = 0
         while not new and k < len(cuts):
             new = first[i] // cuts[k] != begins[count - 1] // cuts[k]
@@ -110,7 +110,7 @@ def close_sessions(cells: Cells, queries: Iterable[SessionQuery], *, after: int 
     """Close sessions whose end is in (after, upto]; slices are their first times, lane `last` their last times."""
     closed, still_open = [], np.zeros(len(cells), np.bool_)
     for query in queries:
-        rows = np.flatnonzero(column_of(cells.sets, query.slot)[cells.classes])
+        rows = np.flatnonzero(rows_with_slot(cells.sets, query.slot)[cells.classes])
         if len(rows) == 0:
             continue
         group, last = cells.group[rows], cells.lanes[LAST][rows]

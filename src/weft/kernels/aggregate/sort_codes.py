@@ -85,9 +85,9 @@ def from_codes(words: Longs, type_: pa.DataType, dictionary: pa.Array | None, va
     return numbers.cast(pa.int32()).cast(type_) if pt.is_date32(type_) else numbers.cast(type_)
 
 
-def unify(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[Longs]]:
+def unify_codes(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[Longs]]:
     """Merge sorted dictionaries into one; return the merged one and the new numbers of each dictionary's entries."""
-    values = wide.concat(dictionaries)
+    values = wide.concat_columns(dictionaries)
     codes = to_codes(values)
     assert codes.dictionary is not None
     cuts = np.cumsum([0, *(len(dictionary) for dictionary in dictionaries)])

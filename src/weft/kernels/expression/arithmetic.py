@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from weft.kernels.expression.values import Datum, RowError, fixed_values, spread, with_nulls_of
+from weft.kernels.expression.values import Datum, RowError, fixed_values, to_array, with_nulls_of
 
 _CHECKED = {"add": pc.add_checked, "sub": pc.subtract_checked, "mul": pc.multiply_checked}
 _PLAIN = {"add": pc.add, "sub": pc.subtract, "mul": pc.multiply}
@@ -51,12 +51,12 @@ def remainder(left: Datum, right: Datum, type_: pa.DataType) -> Datum:
     if pt.is_decimal(left.type):
         return _python_decimal(_EXACT.remainder, left, right, type_)
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
-        return remainder(spread(left, 1), spread(right, 1), type_)[0]
+        return remainder(to_array(left, 1), to_array(right, 1), type_)[0]
     rows = len(right) if isinstance(left, pa.Scalar) else len(left)
     if isinstance(right, pa.Scalar) and right.as_py():  # the common case: a constant divisor
         with np.errstate(invalid="ignore"):
-            return with_nulls_of(np.fmod(_numbers(left), _numbers(spread(right, 1))), type_, left)
-    lefts, rights = spread(left, rows), spread(right, rows)
+            return with_nulls_of(np.fmod(_numbers(left), _numbers(to_array(right, 1))), type_, left)
+    lefts, rights = to_array(left, rows), to_array(right, rows)
     dividend, divisor = _numbers(lefts), _numbers(rights)
     with np.errstate(invalid="ignore"):
         result = np.fmod(dividend, np.where(divisor == 0, divisor.dtype.type(1), divisor))
@@ -142,9 +142,9 @@ def _python_decimal(
 ) -> Datum:
     """Apply a function row by row, for operations that Arrow's decimals do not support."""
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
-        return _python_decimal(function, spread(left, 1), spread(right, 1), type_)[0]
+        return _python_decimal(function, to_array(left, 1), to_array(right, 1), type_)[0]
     rows = len(right) if isinstance(left, pa.Scalar) else len(left)
-    pairs = zip(spread(left, rows).to_pylist(), spread(right, rows).to_pylist(), strict=True)
+    pairs = zip(to_array(left, rows).to_pylist(), to_array(right, rows).to_pylist(), strict=True)
     results = [None if a is None or b is None else function(a, b) for a, b in pairs]
     if pt.is_decimal(type_):
         results = [_fit(value, type_) for value in results]

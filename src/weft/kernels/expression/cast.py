@@ -15,8 +15,8 @@ import pyarrow.types as pt
 from weft.kernels.arrow_types import arrow_type
 from weft.kernels.expression.arithmetic import round_decimal
 from weft.kernels.expression.time import MICROS_PER_DAY, MICROS_PER_SECOND, date_to_micros, micros_of
-from weft.kernels.expression.value_text import PARSERS, date_text, decimal_text, timestamp_text
-from weft.kernels.expression.values import Datum, RowError, fixed_values, spread, to_bools, with_nulls_of
+from weft.kernels.expression.value_text import PARSERS, decimal_text, signed_date_text, timestamp_text
+from weft.kernels.expression.values import Datum, RowError, fixed_values, to_array, to_bools, with_nulls_of
 from weft.plan.expression import Expression
 from weft.plan.types import FLOATS, INTEGERS, DataType, Kind
 
@@ -35,7 +35,7 @@ def cast(value: Datum, source: Expression, target: DataType) -> Datum:
     if source.type is None or not castable(source.type, target):
         raise RowError(f"a cast to {target.ddl()} that only Spark evaluates")
     if isinstance(value, pa.Scalar):
-        return cast(spread(value, 1), source, target)[0]
+        return cast(to_array(value, 1), source, target)[0]
     try:
         return _cast_array(value, source.type, target)
     except pa.ArrowInvalid as error:
@@ -244,7 +244,7 @@ def _write(array: pa.Array, target: DataType) -> pa.Array:
     if pt.is_decimal(array.type):
         return _by_distinct(array, decimal_text, pa.string())
     if pt.is_date32(array.type):
-        return _by_distinct(array.cast(pa.int32()), date_text, pa.string())
+        return _by_distinct(array.cast(pa.int32()), signed_date_text, pa.string())
     return _by_distinct(array.cast(pa.int64()), timestamp_text, arrow_type(target))
 
 

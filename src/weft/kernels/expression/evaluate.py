@@ -30,7 +30,7 @@ from weft.kernels.expression.values import (
     has_nulls,
     is_null_scalar,
     scatter,
-    spread,
+    to_array,
     to_bools,
     true_rows,
 )
@@ -47,7 +47,7 @@ class EvaluationError(Exception):
 
 def evaluate(expression: Expression, batch: Batch) -> pa.Array:
     """Return the expression's value in each row; read an `Opaque` from the batch column named by its SQL."""
-    return spread(_value(expression, batch), batch.num_rows)
+    return to_array(_value(expression, batch), batch.num_rows)
 
 
 def batch_columns(expression: Expression) -> frozenset[str]:
@@ -235,7 +235,7 @@ def _value_on(expression: Expression, batch: Batch, rows: Rows) -> Datum:
             return pa.scalar(None, arrow_type(_type(expression)))
         return _value(expression, batch)
     subset = columns.filter(pa.array(rows))
-    value = spread(_value(expression, subset), subset.num_rows)
+    value = to_array(_value(expression, subset), subset.num_rows)
     return scatter(value, rows, pa.nulls(batch.num_rows, value.type))
 
 

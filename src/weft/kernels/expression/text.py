@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from weft.kernels.expression.values import Datum, RowError, spread, with_nulls_of
+from weft.kernels.expression.values import Datum, RowError, to_array, with_nulls_of
 
 _ANY, _ONE = "%", "_"
 
@@ -68,7 +68,7 @@ def find_text(name: str, value: Datum, part: Datum) -> Datum:
     if isinstance(value, pa.Scalar) and isinstance(part, pa.Scalar):
         return pa.scalar(None, pa.bool_())
     rows = len(part) if isinstance(value, pa.Scalar) else len(value)
-    texts, parts = spread(value, rows), spread(part, rows)
+    texts, parts = to_array(value, rows), to_array(part, rows)
     matches = np.zeros(rows, np.bool_)
     _find_rows(*_bytes_of(texts), *_bytes_of(parts), _PLACES[name], matches)
     return with_nulls_of(matches, pa.bool_(), texts, parts)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from weft.kernels.expression.values import Datum, RowError, fixed_values, spread, with_nulls_of
+from weft.kernels.expression.values import Datum, RowError, fixed_values, to_array, with_nulls_of
 
 Longs = npt.NDArray[np.int64]
 
@@ -23,7 +23,7 @@ _DAYS_TO_EPOCH, _DAYS_PER_ERA = 719_468, 146_097
 def time_field(name: str, value: Datum) -> Datum:
     """Return the year, month, day, hour, minute or second of a date or timestamp, as int."""
     if isinstance(value, pa.Scalar):
-        return time_field(name, spread(value, 1))[0]
+        return time_field(name, to_array(value, 1))[0]
     match name:
         case "year" | "month" | "day":
             numbers = civil(_days(value))[("year", "month", "day").index(name)]

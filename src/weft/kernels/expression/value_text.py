@@ -34,7 +34,7 @@ def decimal_text(value: Decimal) -> str:
     return format(value, "f")
 
 
-def date_text(days: int) -> str:
+def signed_date_text(days: int) -> str:
     """Return a date as yyyy-MM-dd; a year below 0 or above 9999 has a sign."""
     year, month, day = (int(field[0]) for field in civil(np.array([days], np.int64)))
     sign = "-" if year < 0 else "+" if year > 9999 else ""
@@ -45,7 +45,7 @@ def timestamp_text(micros: int) -> str:
     """Return a timestamp as yyyy-MM-dd HH:mm:ss in UTC, plus the fraction without trailing zeros if it is not zero."""
     days, time_of_day = divmod(micros, MICROS_PER_DAY)
     seconds, fraction = divmod(time_of_day, MICROS_PER_SECOND)
-    text = f"{date_text(days)} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    text = f"{signed_date_text(days)} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     return f"{text}.{fraction:06d}".rstrip("0") if fraction else text
 
 

@@ -27,7 +27,7 @@ def has_nulls(datum: Datum) -> bool:
     return not datum.is_valid if isinstance(datum, pa.Scalar) else datum.null_count > 0
 
 
-def spread(datum: Datum, rows: int) -> pa.Array:
+def to_array(datum: Datum, rows: int) -> pa.Array:
     """Return the datum as an array of `rows` rows."""
     return pa.repeat(datum, rows) if isinstance(datum, pa.Scalar) else datum
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.kernels.bitset import Words
-from weft.kernels.join.merge_join import minus, rank_among
+from weft.kernels.join.merge_join import clamped_difference, rank_among
 from weft.kernels.join.window_table import Times, WindowTable
 from weft.kernels.key_hash import frozen
 
@@ -46,7 +46,9 @@ def _within(
 ) -> None:  # fmt: skip
     words = min(sets.shape[1], masks.shape[1])
     for k in range(len(first)):
-        rank = rank_among(cuts, 0, len(cuts), minus(lefts[first[k]], rights[second[k]])) if len(cuts) else 0
+        rank = (
+            rank_among(cuts, 0, len(cuts), clamped_difference(lefts[first[k]], rights[second[k]])) if len(cuts) else 0
+        )
         for w in range(words):
             sets[k, w] &= masks[rank, w]
         for w in range(words, sets.shape[1]):

@@ -103,7 +103,7 @@ def sortable(array: pa.Array | pa.ChunkedArray) -> tuple[Array, Flags | None] | 
     return None if values is None else (values, valid_rows(plain))
 
 
-def time_bounds(left_times: Times, right_times: Times, low: int | None, high: int | None) -> tuple[Bound, ...]:
+def bounds_on_times(left_times: Times, right_times: Times, low: int | None, high: int | None) -> tuple[Bound, ...]:
     """Return low <= t_left - t_right <= high as bounds on `right_times`; None or an end of the time range is no limit.
 
     Limits and distances beyond the time range are clamped to its ends, as in the merge join.
@@ -140,7 +140,7 @@ def theta_pairs(
         raise InternalError(f"a join of {left_count} by {right_count} rows is larger than {_MAX_ROWS}")
     if left_count == 0 or right_count == 0:
         return
-    all_bounds = [*bounds, *time_bounds(left_times, right_times, low, high)]
+    all_bounds = [*bounds, *bounds_on_times(left_times, right_times, low, high)]
     for bound in all_bounds:
         if len(bound.left) != left_count or len(bound.right) != right_count:
             raise InternalError(

@@ -34,7 +34,7 @@ _TURN = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
+class JoinSide:
     """One bucket in the order of an index: `h` ascending, times ascending among equal hashes.
 
     `rows` are the row numbers in index order, or None if the rows are stored in that order; `t` and `sets` are by
@@ -51,7 +51,7 @@ class Side:
         return np.arange(len(self.h), dtype=np.int32) if self.rows is None else self.rows
 
 
-def join_pairs(left: Side, right: Side, table: WindowTable, mask: Words) -> tuple[Rows, Rows]:
+def join_pairs(left: JoinSide, right: JoinSide, table: WindowTable, mask: Words) -> tuple[Rows, Rows]:
     """Return the row numbers of all pairs that some slot of the mask admits, by hash, then by left and right time."""
     pieces = list(iter_pairs(left, right, table, mask))
     if len(pieces) == 1:
@@ -64,7 +64,7 @@ def join_pairs(left: Side, right: Side, table: WindowTable, mask: Words) -> tupl
 
 
 def iter_pairs(
-    left: Side, right: Side, table: WindowTable, mask: Words, *, chunk: int = _CHUNK
+    left: JoinSide, right: JoinSide, table: WindowTable, mask: Words, *, chunk: int = _CHUNK
 ) -> Iterator[tuple[Rows, Rows]]:
     """Yield the pairs of `join_pairs` in nonempty pieces of at most `chunk` pairs."""
     admitted = common(table.masks, mask)
@@ -88,7 +88,7 @@ def iter_pairs(
         capacity = min(chunk, 4 * capacity)
 
 
-def _lane(side: Side) -> _Lane:
+def _lane(side: JoinSide) -> _Lane:
     rows = _NO_ROWS if side.rows is None else side.rows
     return frozen(side.h, np.uint64), frozen(side.t, np.int64), frozen(side.sets, np.uint64), frozen(rows, np.int32)
 
@@ -113,7 +113,7 @@ def _windows(table: WindowTable) -> _Windows:
 
 
 @nb.njit(cache=True, nogil=True)
-def minus(first: int, second: int) -> int:
+def clamped_difference(first: int, second: int) -> int:
     """Return first - second, clamped to the range of times."""
     # Check before subtracting: compiled code may assume that a subtraction does not overflow.
     if second > 0 and first < TIME_MIN + second:
@@ -244,8 +244,8 @@ def _match(left: _Lane, right: _Lane, wanted: Words, low: int, high: int, state:
                 continue
             end, begin, m = _run_end(hr, j), j, j
         a = rl[i] if indexed_l else i
-        oldest = minus(tl[a], high) if high < TIME_MAX else TIME_MIN
-        newest = minus(tl[a], low) if low > TIME_MIN else TIME_MAX
+        oldest = clamped_difference(tl[a], high) if high < TIME_MAX else TIME_MIN
+        newest = clamped_difference(tl[a], low) if low > TIME_MIN else TIME_MAX
         stop = end
         if tl[a] < earliest or tl[a] > latest:
             stop = begin
@@ -297,7 +297,7 @@ def _admit(left: _Lane, right: _Lane, windows: _Windows, mask: Words, ia: Rows, 
     n = 0
     for k in range(len(ia)):
         a, b = ia[k], ib[k]
-        distance = minus(tl[a], tr[b])
+        distance = clamped_difference(tl[a], tr[b])
         block_rank = rank_among(block_cuts, 0, len(block_cuts), distance)
         hit = _meet(sl, a, sr, b, mask, sure, block_rank)
         rank = block_rank * block
@@ -311,7 +311,11 @@ def _admit(left: _Lane, right: _Lane, windows: _Windows, mask: Words, ia: Rows, 
             # A window that begins before the earliest time cannot be represented, and no query reports it.
             if earlier >= TIME_MIN + offset:
                 begin = earlier - offset
-                size_row = size_ends[g] + g + rank_among(size_cuts, size_ends[g], size_ends[g + 1], minus(later, begin))
+                size_row = (
+                    size_ends[g]
+                    + g
+                    + rank_among(size_cuts, size_ends[g], size_ends[g + 1], clamped_difference(later, begin))
+                )
                 start_row = start_ends[g] + g + rank_among(start_cuts, start_ends[g], start_ends[g + 1], begin)
                 for w in range(len(mask)):
                     shared = sl[a, w] & sr[b, w] & mask[w] & sliding[rank, w]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.kernels.bitset import WORD_BITS, Words
-from weft.kernels.join.merge_join import minus
+from weft.kernels.join.merge_join import clamped_difference
 from weft.kernels.join.window_table import Times
 from weft.kernels.key_hash import frozen
 from weft.plan.time import TIME_MAX, TIME_MIN
@@ -24,7 +24,7 @@ Timed = tuple[Times, Words]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selected:
+class SelectedRows:
     """Ascending positions of a query's pairs or rows; with sliding windows, one entry per window, with its start."""
 
     positions: npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ def select_pairs(
     bounds: TimeBounds,
     sliding: Sliding | None,
     start: int | None,
-) -> Selected:
+) -> SelectedRows:
     """Select the pairs (ia[k], ib[k]) whose rows both have the slot, at an admitted distance, in a common window."""
     low = TIME_MIN if bounds.low is None else bounds.low
     high = TIME_MAX if bounds.high is None else bounds.high
@@ -59,40 +59,35 @@ def select_pairs(
         min(high, TIME_MAX),
     )
     if sliding is None:
-        return Selected(positions, None)
+        return SelectedRows(positions, None)
     lefts, rights = left[0][ia[positions]], right[0][ib[positions]]
     return _by_window(positions, np.minimum(lefts, rights), np.maximum(lefts, rights), sliding, start)
 
 
-def select_rows(t: Times, sets: Words, *, slot: int, sliding: Sliding | None, start: int | None) -> Selected:
+def select_rows(t: Times, sets: Words, *, slot: int, sliding: Sliding | None, start: int | None) -> SelectedRows:
     """Select the rows that have the slot; with sliding windows, once for each window that contains the row."""
     word, bit = divmod(slot, WORD_BITS)
     if word >= sets.shape[1]:
         return _nothing(sliding)
     positions = np.flatnonzero(sets[:, word] & np.uint64(1 << bit))
     if sliding is None:
-        return Selected(positions, None)
+        return SelectedRows(positions, None)
     times = t[positions]
     return _by_window(positions, times, times, sliding, start)
 
 
-def select_windows(earliest: Times, latest: Times, *, sliding: Sliding, start: int | None) -> Selected:
+def select_windows(earliest: Times, latest: Times, *, sliding: Sliding, start: int | None) -> SelectedRows:
     """Select combinations, given by their earliest and latest times, once for each window that contains both."""
     return _by_window(np.arange(len(earliest)), earliest, latest, sliding, start)
 
 
-def slot_counts(sets: Words) -> npt.NDArray[np.int64]:
-    """Return, for each slot, the number of rows that have it."""
-    return _slot_counts(frozen(sets, np.uint64))
-
-
-def _nothing(sliding: Sliding | None) -> Selected:
-    return Selected(np.empty(0, np.int64), None if sliding is None else np.empty(0, np.int64))
+def _nothing(sliding: Sliding | None) -> SelectedRows:
+    return SelectedRows(np.empty(0, np.int64), None if sliding is None else np.empty(0, np.int64))
 
 
 def _by_window(
     positions: npt.NDArray[np.int64], earlier: Times, later: Times, sliding: Sliding, start: int | None
-) -> Selected:
+) -> SelectedRows:
     size, slide = min(to_micros(sliding.size), TIME_MAX), min(to_micros(sliding.slide), TIME_MAX)
     first = TIME_MIN if start is None else start
     if first > TIME_MAX:
@@ -104,7 +99,7 @@ def _by_window(
         slide,
         max(first, TIME_MIN),
     )
-    return Selected(chosen, windows)
+    return SelectedRows(chosen, windows)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -118,7 +113,7 @@ def _pairs_of(
     n = 0
     for k in range(len(ia)):
         a, b = ia[k], ib[k]
-        distance = minus(tl[a], tr[b])
+        distance = clamped_difference(tl[a], tr[b])
         positions[n] = k
         n += (sl[a, word] & sr[b, word] & bit != 0) & (low <= distance) & (distance <= high)
     return positions[:n].copy()
@@ -152,23 +147,3 @@ def _windows_of(
                     windows[total + c] = last - (count - 1 - c) * slide
             total += count
     return chosen, windows
-
-
-@nb.njit(cache=True, nogil=True)
-def _slot_counts(sets: Words) -> npt.NDArray[np.int64]:
-    """Count in bytes, eight per word, so a word of a row takes eight additions; flush bytes before they overflow."""
-    rows, words = sets.shape
-    counts = np.zeros(words * WORD_BITS, np.int64)
-    ones = np.uint64(0x0101010101010101)
-    packed = np.zeros((words, 8), np.uint64)
-    for begin in range(0, rows, 255):
-        packed[:] = 0
-        for row in range(begin, min(begin + 255, rows)):
-            for w in range(words):
-                for k in range(8):
-                    packed[w, k] += (sets[row, w] >> np.uint64(k)) & ones
-        for w in range(words):
-            for k in range(8):
-                for byte in range(8):
-                    counts[w * WORD_BITS + 8 * byte + k] += (packed[w, k] >> np.uint64(8 * byte)) & np.uint64(255)
-    return counts

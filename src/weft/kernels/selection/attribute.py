@@ -35,7 +35,7 @@ _PHYSICAL = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 @dataclass(frozen=True)
-class Attribute:
+class AttributeIndex:
     """Membership of slots along one attribute, pickled compactly as flips instead of tables.
 
     `expression` is None for the event time. `guards` are the conjuncts that must hold on a row before an expression
@@ -160,7 +160,7 @@ def build_attribute(
     *,
     members: Mapping[int, Ranges],
     everyone: int,
-) -> Attribute:
+) -> AttributeIndex:
     """Build the attribute where each slot of `members` accepts its ranges and the rest of `everyone` accepts all."""
     concerned = slot_set(members)
     others = everyone & ~concerned
@@ -172,7 +172,7 @@ def build_attribute(
     ]  # no 64-bit key reaches the successor of the largest one
     cuts, flip_at = _sorted_cuts([cut for cut, _ in flips], wide=wide)
     slots = np.array([slot for _, slot in flips], np.int32)
-    return Attribute(expression, guards, concerned, others | low, others | null, cuts, flip_at, slots)
+    return AttributeIndex(expression, guards, concerned, others | low, others | null, cuts, flip_at, slots)
 
 
 def _is_wide(expression: Expression | None) -> bool:

@@ -18,7 +18,7 @@ import pyarrow.types as pt
 
 from weft.kernels.bitset import WORD_BITS, Words
 from weft.kernels.expression.values import to_bools, true_rows
-from weft.kernels.selection.attribute import Attribute, Longs, build_attribute
+from weft.kernels.selection.attribute import AttributeIndex, Longs, build_attribute
 from weft.kernels.selection.formula import Formula, Leaf
 from weft.kernels.selection.loops import intersect_bits, rank_bits
 from weft.kernels.selection.ranges import Ranges
@@ -39,7 +39,7 @@ class Literals:
     Slot n of `attribute` stands for literal first + n.
     """
 
-    attribute: Attribute
+    attribute: AttributeIndex
     first: int
     count: int
     slots: int

@@ -23,14 +23,14 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class FormulaNode:
     """The AND of the parts if `both`, else the OR."""
 
     both: bool
     parts: tuple[Formula, ...]
 
 
-Formula: TypeAlias = Leaf | Node
+Formula: TypeAlias = Leaf | FormulaNode
 
 
 def formula_of(predicate: Expression, *, truth: bool = True) -> Formula:
@@ -52,12 +52,12 @@ def connect(formulas: list[Formula], *, both: bool) -> Formula:
     nodes: dict[Formula, None] = {}
     combine = intersect if both else unite
     for formula in formulas:
-        nested = isinstance(formula, Node) and formula.both == both
-        for part in formula.parts if nested and isinstance(formula, Node) else (formula,):
+        nested = isinstance(formula, FormulaNode) and formula.both == both
+        for part in formula.parts if nested and isinstance(formula, FormulaNode) else (formula,):
             if isinstance(part, Leaf):
                 place = (part.attribute, part.guards)
                 leaves[place] = combine(leaves[place], part.ranges) if place in leaves else part.ranges
             else:
                 nodes[part] = None
     parts = (*(Leaf(*place, ranges) for place, ranges in leaves.items()), *nodes)
-    return parts[0] if len(parts) == 1 else Node(both, parts)
+    return parts[0] if len(parts) == 1 else FormulaNode(both, parts)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from weft.kernels.bitset import WORD_BITS, Words, set_to_words
 from weft.kernels.expression.evaluate import Batch, EvaluationError, batch_columns
 from weft.kernels.expression.raises import may_raise
-from weft.kernels.selection.attribute import Attribute, Longs, Ranks, build_attribute
+from weft.kernels.selection.attribute import AttributeIndex, Longs, Ranks, build_attribute
 from weft.kernels.selection.conditions import BitConditions, build_conditions
 from weft.kernels.selection.formula import Formula, Leaf, connect, formula_of
 from weft.kernels.selection.loops import fill_rows, intersect_rows, intersect_words
@@ -49,7 +49,7 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tagged:
+class QuerySets:
     """The query-sets of a batch's rows, and the error of each slot whose predicate raised on a row (bits are clear)."""
 
     sets: Words
@@ -71,7 +71,7 @@ class PredicateIndex:
 
     words: int
     everyone: int
-    attributes: tuple[Attribute, ...]
+    attributes: tuple[AttributeIndex, ...]
     ordered: tuple[Ordered, ...]
     bits: BitConditions
 
@@ -85,14 +85,14 @@ class PredicateIndex:
         parts = [conjunct for ordered in self.ordered for conjunct in ordered.conjuncts]
         return frozenset[str]().union(*(batch_columns(expression) for expression in (*expressions, *parts)))
 
-    def tag(self, batch: Batch, times: Longs) -> Tagged:
+    def tag(self, batch: Batch, times: Longs) -> QuerySets:
         """Return the set of slots that want each row; `times` are the rows' event times in microseconds."""
         sets, failed = self._tag_ranges(batch, times)
         failed |= self._intersect_bits(batch, times, sets)
         if not failed:
-            return Tagged(sets, {})
+            return QuerySets(sets, {})
         sets &= set_to_words(self.everyone & ~failed, self.words)
-        return Tagged(sets, self._tag_alone(failed, batch, times, sets=sets))
+        return QuerySets(sets, self._tag_alone(failed, batch, times, sets=sets))
 
     def _tag_ranges(self, batch: Batch, times: Longs) -> tuple[Words, int]:
         """Return the sets that the attributes allow, and the slots with an attribute that raised."""

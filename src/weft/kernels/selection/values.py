@@ -11,7 +11,7 @@ import pyarrow as pa
 from weft.kernels.arrow_types import arrow_type
 from weft.kernels.expression.evaluate import Batch, EvaluationError, batch_columns, evaluate
 from weft.kernels.expression.values import scatter, true_rows
-from weft.kernels.selection.attribute import Attribute
+from weft.kernels.selection.attribute import AttributeIndex
 from weft.plan.expression import Column, Expression
 
 Rows = npt.NDArray[np.bool_]
@@ -25,7 +25,7 @@ class Values:
         self._repeated = repeated
         self._known: dict[Expression, pa.Array | EvaluationError] = {}
 
-    def of(self, attribute: Attribute) -> pa.Array | EvaluationError:
+    def of(self, attribute: AttributeIndex) -> pa.Array | EvaluationError:
         """Return the values of all rows, or, if that raises, of the rows on which the attribute's guards hold."""
         expression = attribute.expression
         assert expression is not None

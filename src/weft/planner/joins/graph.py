@@ -71,7 +71,7 @@ class Predicate:
         return self.comparison == EQUAL
 
 
-def compare(left: Attribute, right: Attribute, comparison: str = EQUAL) -> Predicate:
+def predicate_of(left: Attribute, right: Attribute, comparison: str = EQUAL) -> Predicate:
     """Return the predicate `left comparison right`, with its sides in a fixed order."""
     if left.text <= right.text:
         return Predicate(left, comparison, right)

@@ -22,7 +22,7 @@ ANY_COPY: tuple[int, ...] = ()
 """The `Edge.copies` of a broadcast, which can use every copy of its store, however the copy is partitioned."""
 
 
-class Node(NamedTuple):
+class LatticeNode(NamedTuple):
     """Rows of `start` joined with the rest of `inputs` by `predicates`. A named tuple, because lookups are frequent."""
 
     start: int
@@ -71,7 +71,7 @@ class Lattice:
     """All possible choices for a set of queries, numbered. It is immutable."""
 
     estimates: Estimates
-    nodes: tuple[Node, ...]
+    nodes: tuple[LatticeNode, ...]
     edges: tuple[Edge, ...]
     incoming: tuple[tuple[int, ...], ...]
     """For each node, the edges that lead to it."""
@@ -83,7 +83,7 @@ class Lattice:
     """For each query, the nodes that need a path, one per relation."""
     upkeep: tuple[tuple[int, ...], ...]
     """For each stored join, the nodes that need a path to keep it up to date; () for the store of a relation."""
-    node_numbers: dict[Node, int] = field(repr=False)
+    node_numbers: dict[LatticeNode, int] = field(repr=False)
     store_numbers: dict[StoredSet, int] = field(repr=False)
 
     @property
@@ -249,7 +249,7 @@ class _Growth:
         return self.store_numbers[held]
 
     def _node(self, start: int, inputs: int, predicates: int) -> int:
-        node = Node(start, inputs, predicates)
+        node = LatticeNode(start, inputs, predicates)
         number = self.node_numbers.get(node)
         if number is None:
             number = self.node_numbers[node] = len(self.nodes)

@@ -17,7 +17,7 @@ from weft.plan.probe_tree import Comparison, Equality, Filter, Input, JoinCondit
 from weft.plan.query import BoundQuery, Condition, KeyPair
 from weft.plan.strategy import ProbeAggregate, ProbeJoin
 from weft.plan.types import BOOLEAN
-from weft.planner.joins.graph import EQUAL, Attribute, JoinInput, JoinQuery, Predicate, compare
+from weft.planner.joins.graph import EQUAL, Attribute, JoinInput, JoinQuery, Predicate, predicate_of
 
 _FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "ne": "ne"}
 
@@ -167,8 +167,8 @@ def _predicate(condition: JoinCondition) -> Predicate:
     first, second = (join_input(end) for end in _ends(condition))
     if isinstance(condition, Equality):
         left, right = key_text(condition.left_index.key), key_text(condition.right_index.key)
-        return compare(Attribute(first, left), Attribute(second, right), EQUAL)
-    return compare(Attribute(first, condition.text), Attribute(second, condition.text), comparison_of(condition))
+        return predicate_of(Attribute(first, left), Attribute(second, right), EQUAL)
+    return predicate_of(Attribute(first, condition.text), Attribute(second, condition.text), comparison_of(condition))
 
 
 def comparison_of(condition: Comparison) -> str:

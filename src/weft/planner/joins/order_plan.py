@@ -11,7 +11,7 @@ from weft.errors import InternalError
 from weft.plan.changelog import QueryId
 from weft.planner.highs import gap_of
 from weft.planner.joins.graph import JoinInput, JoinQuery
-from weft.planner.joins.lattice import Lattice, Node
+from weft.planner.joins.lattice import Lattice, LatticeNode
 from weft.planner.joins.paths import Routing
 
 _TOLERANCE = 1e-6
@@ -33,7 +33,7 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeStep:
+class PlannedStep:
     """One probe of a store that is partitioned by `attribute` ("" for a random placement).
 
     `broadcast` means that combinations are sent to all tasks of the store.
@@ -50,7 +50,7 @@ class ChosenOrder:
     """The stores that a new row of `start` visits for a query or for the upkeep of a stored join."""
 
     start: JoinInput
-    steps: tuple[ProbeStep, ...]
+    steps: tuple[PlannedStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,11 @@ class ProbePlan:
         start = self.lattice.graph.inputs[self.lattice.nodes[node].start]
         return ChosenOrder(start, tuple(self.step(edge) for edge in self.paths[node]))
 
-    def step(self, edge: int) -> ProbeStep:
+    def step(self, edge: int) -> PlannedStep:
         """Return the probe that an edge stands for."""
         probe = self.lattice.edges[edge]
         attribute = self.lattice.copies[self.edge_copy[edge]].attribute
-        return ProbeStep(
+        return PlannedStep(
             self.lattice.graph.names(self.lattice.stores[probe.store].inputs),
             "" if attribute is None else attribute.text,
             not probe.copies and self.lattice.estimates.tasks(self.lattice.stores[probe.store].inputs) > 1,
@@ -175,7 +175,7 @@ def fault(plan: ProbePlan) -> str:
         if node not in plan.paths:
             return f"no path to {lattice.nodes[node]}"
         start = lattice.nodes[node].start
-        current = lattice.node_numbers[Node(start, 1 << start, 0)]
+        current = lattice.node_numbers[LatticeNode(start, 1 << start, 0)]
         for edge in plan.paths[node]:
             if lattice.edges[edge].source != current:
                 return f"the path to {lattice.nodes[node]} is broken at {edge}"

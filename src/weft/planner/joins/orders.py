@@ -7,20 +7,20 @@ program unless there is too little time for it or the lattice has too many edges
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import assert_never
 
 from weft.errors import DuplicateQuery, InternalError, UnknownQuery
 from weft.plan.changelog import QueryId
-from weft.planner.highs import Limits
+from weft.planner.highs import SolverLimits
 from weft.planner.joins.estimate import Estimates, estimate
 from weft.planner.joins.graph import JoinGraph, JoinQuery, bits
 from weft.planner.joins.join_tree import JoinTree
-from weft.planner.joins.lattice import Lattice, Node, build_lattice, extend
+from weft.planner.joins.lattice import Lattice, LatticeNode, build_lattice, extend
 from weft.planner.joins.one_query import greedy_order, probing_of
 from weft.planner.joins.order_plan import Method, ProbePlan, plan_of
-from weft.planner.joins.paths import Guide, Routing, improve, least_cost, route
+from weft.planner.joins.paths import Guide, Routing, improve_paths, least_cost, route
 from weft.planner.joins.program.solve import solve_paths
 from weft.planner.joins.statistics import CostModel, Statistics
 from weft.planner.joins.subplans import MayShare, share_all, subplan_trees
@@ -43,12 +43,12 @@ def plan_probe_orders(
     statistics: Statistics,
     model: CostModel | None = None,
     *,
-    limits: Limits | None = None,
+    limits: SolverLimits | None = None,
     method: Method = Method.AUTO,
     may_share: MayShare = share_all,
 ) -> ProbePlan:
     """Return the cheapest probe orders, stored joins and partitionings that the method finds for all queries."""
-    queries, model, limits = tuple(queries), model or CostModel(), limits or Limits()
+    queries, model, limits = tuple(queries), model or CostModel(), limits or SolverLimits()
     if len({query.id for query in queries}) != len(queries):
         raise DuplicateQuery("two queries to be planned have the same id")
     lattice = _build(queries, statistics, model, may_share=may_share)
@@ -64,7 +64,7 @@ def plan_probe_orders(
             routing = _route_subplans(lattice, queries, may_share)
         case Method.GREEDY:
             routing = route(lattice, targets)
-            improve(routing, groups, rounds=_ROUNDS)
+            improve_paths(routing, groups, rounds=_ROUNDS)
         case Method.AUTO | Method.INCREMENTAL:
             raise InternalError("no method was chosen")
         case other_method:
@@ -91,9 +91,11 @@ def add_queries(plan: ProbePlan, queries: Iterable[JoinQuery]) -> ProbePlan:
     routing = _resumed(plan, lattice)
     before = routing.edges()
     bound = plan.bound
+    # Queries with the same join have the same targets, and a plan pays for the last edge to each target once.
+    targets = dict.fromkeys(node for query in queries for node in lattice.targets[query.id])
+    for node in (node for node in targets if node >= len(plan.lattice.nodes)):
+        bound += min((lattice.edges[edge].cost for edge in lattice.incoming[node]), default=0.0)
     for query in queries:
-        added = [node for node in lattice.targets[query.id] if node >= len(plan.lattice.nodes)]
-        bound += sum(min((lattice.edges[edge].cost for edge in lattice.incoming[node]), default=0.0) for node in added)
         for node in lattice.targets[query.id]:
             routing.demand(node)
     for query in queries:
@@ -126,28 +128,6 @@ def drop_queries(plan: ProbePlan, ids: Iterable[QueryId]) -> ProbePlan:
     return plan_of(routing, remaining, bound=max(0.0, bound), method=Method.INCREMENTAL)
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIf:
-    """The effect of a change on the cost of the plan."""
-
-    before: float
-    after: float
-    plan: ProbePlan
-
-    @property
-    def change(self) -> float:
-        """The difference of the costs, positive if the plan gets more expensive."""
-        return self.after - self.before
-
-
-def what_if(plan: ProbePlan, *, add: Sequence[JoinQuery] = (), drop: Sequence[QueryId] = ()) -> WhatIf:
-    """Return the effect of adding and dropping queries; `plan` does not change."""
-    changed = drop_queries(plan, drop) if drop else plan
-    if add:
-        changed = add_queries(changed, add)
-    return WhatIf(plan.cost, changed.cost, changed)
-
-
 def _build(
     queries: Sequence[JoinQuery],
     statistics: Statistics,
@@ -168,7 +148,7 @@ def _build(
     return build_lattice(queries, statistics, model, families=families)
 
 
-def _chosen(method: Method, lattice: Lattice, limits: Limits) -> Method:
+def _chosen(method: Method, lattice: Lattice, limits: SolverLimits) -> Method:
     if method is not Method.AUTO:
         return method
     if limits.time < LEAST_TIME:
@@ -229,10 +209,10 @@ def _route_subplans(lattice: Lattice, queries: Sequence[JoinQuery], may_share: M
         for tree in joins:
             within = lattice.graph.within(tree.inputs, predicates)
             for start in bits(tree.inputs):
-                _lead(lattice, lattice.node_numbers[Node(start, tree.inputs, within)], cuts, (edges, copies))
+                _lead(lattice, lattice.node_numbers[LatticeNode(start, tree.inputs, within)], cuts, (edges, copies))
     groups = [lattice.targets[query.id] for query in queries]
     routing = route(lattice, [node for group in groups for node in group], Guide(edges, copies))
-    improve(routing, groups, rounds=_ROUNDS)
+    improve_paths(routing, groups, rounds=_ROUNDS)
     return routing
 
 

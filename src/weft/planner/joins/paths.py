@@ -268,7 +268,7 @@ def route(lattice: Lattice, targets: Iterable[int], guide: Guide | None = None) 
     return routing
 
 
-def improve(routing: Routing, targets: Iterable[Sequence[int]], *, rounds: int) -> None:
+def improve_paths(routing: Routing, targets: Iterable[Sequence[int]], *, rounds: int) -> None:
     """Reroute by query and by node and close stored joins, until nothing gets cheaper or `rounds` rounds are done."""
     targets = tuple(targets)
     for _ in range(rounds):

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from weft.plan.key import StoreId, key_text
 from weft.plan.probe_tree import Equality, Input, inputs_of
-from weft.planner.highs import Limits
+from weft.planner.highs import SolverLimits
 from weft.planner.joins.graph import Attribute, JoinInput, JoinQuery
 from weft.planner.joins.lattice import Lattice, build_lattice
 from weft.planner.joins.normal_form import ProbedQuery, join_input
@@ -25,7 +25,7 @@ from weft.planner.joins.statistics import CostModel, Statistics, distinct_keys
 Planner = Callable[[Sequence[JoinQuery], Statistics, ProbePlan | None], ProbePlan]
 """A function from queries, statistics and the previous plan to the probe orders of all queries."""
 
-LIMITS = Limits(time=timedelta(seconds=1), gap=0.01)
+LIMITS = SolverLimits(time=timedelta(seconds=1), gap=0.01)
 """Limits of the solver. They are tight because a changelog waits for the plan."""
 _MOST_CHANGED = 0.5
 """If more than this share of the queries is added or dropped, a new plan is made (AJoin's rule)."""

@@ -160,6 +160,7 @@ class _Builder:
             result=result if twig.result_slots else "",
             result_slots=twig.result_slots,
             keep=None if twig.keep is None else self._store_id(twig.keep),
+            cost=edge.cost,
         )
 
     def _timing(self, number: int, before: _Timing | None) -> _Timing:

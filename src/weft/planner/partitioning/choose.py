@@ -14,12 +14,12 @@ from weft.planner.partitioning.model import Solved
 from weft.planner.partitioning.problem import (
     Placement,
     Problem,
-    bound_of,
-    components,
+    connected_items,
     cost_of,
     heaviest_cells,
-    part_of,
+    lower_bound,
     peaks,
+    subproblem,
 )
 from weft.planner.partitioning.search import FULL_SEARCH, LOOKS_PER_SECOND, Stop, search
 from weft.planner.partitioning.workload import (
@@ -106,8 +106,8 @@ def _chosen(
     bound = 0.0
     attempts: list[Attempt] = []
     began, done = clock(), 0.0
-    for items in components(problem):
-        part = part_of(problem, items)
+    for items in connected_items(problem):
+        part = subproblem(problem, items)
         done += part.size / max(1, problem.size)
         until = began + (end - began) * done
         part_limits = replace(limits, seconds=limits.seconds * part.size / max(1, problem.size))
@@ -138,7 +138,7 @@ def _solve(
     passes = looks / max(1, thin.size)
     start = _cheapest(problem, [*starts, search(thin, starts=starts, passes=passes, stop=stop)])
     cost = cost_of(problem, start).total
-    bound = min(bound_of(problem), cost)
+    bound = min(lower_bound(problem), cost)
     attempts = [Attempt(Rung.SEARCH, (), cost, bound)]
     if passes <= FULL_SEARCH:
         return Solved(start, cost, bound), attempts

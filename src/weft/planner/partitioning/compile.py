@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.planner.partitioning.problem import Cell, Placement, Problem, disjoint_sets, merge_cells
-from weft.planner.partitioning.workload import Grouping, Input, PartitionedQuery, PartitioningWorkload, Place, Route
+from weft.planner.partitioning.workload import (
+    AssignmentGrouping,
+    PartitionedInput,
+    PartitionedQuery,
+    PartitioningWorkload,
+    Place,
+    Route,
+)
 
 _SMALLEST_LATENCY = 1e-9
 _ROUNDING = 1e-9
@@ -18,11 +25,11 @@ _ROUNDING = 1e-9
 class Unit:
     """Inputs that share one assignment of key groups to partitions, for some queries."""
 
-    inputs: tuple[Input, ...]
+    inputs: tuple[PartitionedInput, ...]
     queries: tuple[str, ...]
-    sent: Mapping[Input, float]
+    sent: Mapping[PartitionedInput, float]
     """The fraction of each input's rows that is sent: the largest fraction of any query (eq. 4)."""
-    processed: Mapping[Input, float]
+    processed: Mapping[PartitionedInput, float]
     """How often each row of an input is processed: the sum of the fractions of all queries (eq. 6)."""
 
 
@@ -50,7 +57,7 @@ class Compiled:
         of_unit = tuple(group % self.problem.partitions for group in range(self.key_groups))
         return of_unit * len(self.units)
 
-    def placed(self, assignment: Mapping[Input, Sequence[int]]) -> Placement | None:
+    def placed(self, assignment: Mapping[PartitionedInput, Sequence[int]]) -> Placement | None:
         """Return an assignment of inputs as a placement, with hashing where it has no entry; None if it is empty."""
         if not assignment:
             return None
@@ -99,10 +106,10 @@ def compile_workload(workload: PartitioningWorkload) -> Compiled:
 def _units(workload: PartitioningWorkload) -> Iterator[Unit]:
     """Yield the units of a workload in a fixed order: per query, or over all queries."""
     match workload.grouping:
-        case Grouping.PER_QUERY:
+        case AssignmentGrouping.PER_QUERY:
             for query in workload.queries:
                 yield from _connected((query,))
-        case Grouping.PER_ATTRIBUTE:
+        case AssignmentGrouping.PER_ATTRIBUTE:
             yield from _connected(workload.queries)
 
 
@@ -111,14 +118,14 @@ def _connected(queries: Sequence[PartitionedQuery]) -> Iterator[Unit]:
     inputs = sorted({input_ for query in queries for input_ in query.inputs})
     number = {input_: position for position, input_ in enumerate(inputs)}
     find, join = disjoint_sets(len(inputs))
-    users: dict[Input, dict[str, float]] = {input_: {} for input_ in inputs}
+    users: dict[PartitionedInput, dict[str, float]] = {input_: {} for input_ in inputs}
     for query in queries:
         for operator in query.operators:
             for input_ in operator[1:]:
                 join(number[operator[0]], number[input_])
         for input_ in query.inputs:
             users[input_][query.name] = users[input_].get(query.name, 0.0) + _fraction(query)
-    connected: defaultdict[int, list[Input]] = defaultdict(list)
+    connected: defaultdict[int, list[PartitionedInput]] = defaultdict(list)
     for input_ in inputs:
         connected[find(number[input_])].append(input_)
     for members in connected.values():
@@ -131,7 +138,7 @@ def _connected(queries: Sequence[PartitionedQuery]) -> Iterator[Unit]:
 
 
 def _cells(
-    workload: PartitioningWorkload, units: Sequence[Unit], loads: Mapping[Input, Sequence[float]]
+    workload: PartitioningWorkload, units: Sequence[Unit], loads: Mapping[PartitionedInput, Sequence[float]]
 ) -> tuple[tuple[Cell, ...], dict[int, float]]:
     """Return shared rows as cells of items, and the rows that an item alone would send twice (in a self-join).
 
@@ -184,7 +191,9 @@ class _Groups:
         return rows
 
 
-def _clean_loads(workload: PartitioningWorkload, inputs: set[Input]) -> dict[Input, tuple[float, ...]]:
+def _clean_loads(
+    workload: PartitioningWorkload, inputs: set[PartitionedInput]
+) -> dict[PartitionedInput, tuple[float, ...]]:
     """Return finite loads for every input and key group.
 
     An infinite load counts as ten times the sum of the stream's finite loads, an unknown load as their average.
@@ -192,7 +201,7 @@ def _clean_loads(workload: PartitioningWorkload, inputs: set[Input]) -> dict[Inp
     by_stream: defaultdict[str, list[float]] = defaultdict(list)
     for input_ in sorted(inputs):
         by_stream[input_.stream] += [x for x in workload.loads.get(input_, ())[: workload.key_groups] if _is_number(x)]
-    clean: dict[Input, tuple[float, ...]] = {}
+    clean: dict[PartitionedInput, tuple[float, ...]] = {}
     for input_ in sorted(inputs):
         known = by_stream[input_.stream]
         total = sum(known)

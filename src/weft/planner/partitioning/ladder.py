@@ -17,13 +17,21 @@ from weft.planner.partitioning.model import Solved, model_size, solve_exactly
 from weft.planner.partitioning.problem import (
     Placement,
     Problem,
-    bound_of,
     cost_of,
     disjoint_sets,
+    lower_bound,
     merge_items,
-    part_of,
+    subproblem,
 )
-from weft.planner.partitioning.search import FULL_SEARCH, LOOKS_PER_SECOND, Stop, cluster, improve, never, search
+from weft.planner.partitioning.search import (
+    FULL_SEARCH,
+    LOOKS_PER_SECOND,
+    Stop,
+    cluster,
+    improve_assignment,
+    never,
+    search,
+)
 from weft.planner.partitioning.workload import PartitioningLimits, Rung, relative_gap
 
 _Find: TypeAlias = Callable[[int], int]
@@ -60,7 +68,7 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TriedRung:
     """A rung that was tried, with the cost of its own answer and the bound that it proved."""
 
     rung: Rung
@@ -70,11 +78,11 @@ class Step:
 
 def climb(
     problem: Problem, start: Placement, *, limits: PartitioningLimits, stop: Stop = never
-) -> tuple[Solved, tuple[Step, ...]]:
+) -> tuple[Solved, tuple[TriedRung, ...]]:
     """Return the best placement of the start and all rungs tried, and the rungs tried as steps."""
     cost = cost_of(problem, start).total
-    best = Solved(start, cost, min(bound_of(problem), cost))
-    steps: list[Step] = []
+    best = Solved(start, cost, min(lower_bound(problem), cost))
+    steps: list[TriedRung] = []
     gap, seconds = limits.gap, limits.seconds
     for iteration in range(limits.iterations):
         for rungs_left, rung in zip(range(len(limits.rungs), 0, -1), limits.rungs, strict=True):
@@ -86,7 +94,7 @@ def climb(
             if solved is None:
                 continue
             seconds -= share
-            steps.append(Step(rung, solved.cost, solved.bound))
+            steps.append(TriedRung(rung, solved.cost, solved.bound))
             best = Solved(*_better(best, solved), bound=min(best.cost, solved.cost, max(best.bound, solved.bound)))
         gap *= 2
     return best, tuple(steps)
@@ -118,14 +126,14 @@ def search_seconds(problem: Problem) -> float:
     return FULL_SEARCH * problem.size / LOOKS_PER_SECOND
 
 
-def fits(problem: Problem, seconds: float) -> bool:
+def fits_limits(problem: Problem, seconds: float) -> bool:
     """Return whether the exact program is small enough for a solver call of this many seconds."""
     return seconds >= _SHORTEST and model_size(problem) <= min(_LARGEST_MODEL, _NONZEROS_PER_SECOND * seconds)
 
 
 def _exact(problem: Problem, best: Solved, effort: Effort) -> Solved | None:
     """Heuristics 2 and 3: solve eq. 1–10 with a gap and a time limit."""
-    if not fits(problem, effort.seconds):
+    if not fits_limits(problem, effort.seconds):
         return None
     return solve_exactly(problem, best.placement, seconds=effort.seconds, gap=effort.gap, seed=effort.seed)
 
@@ -137,7 +145,7 @@ def _merged_key_groups(problem: Problem, effort: Effort, iteration: int) -> Solv
     while blocks > problem.partitions:
         block_of = cluster(problem, blocks=blocks, largest=average)
         coarse = merge_items(problem, block_of)
-        if fits(coarse, effort.seconds) or blocks // 2 <= problem.partitions:
+        if fits_limits(coarse, effort.seconds) or blocks // 2 <= problem.partitions:
             return _finish(problem, _spread(_core(coarse, effort), block_of))
         blocks //= 2
     return None
@@ -162,7 +170,7 @@ def _merged_partitions(problem: Problem, effort: Effort) -> Solved | None:
     for number, group in enumerate(groups):
         items = [item for item, partition in enumerate(upper) if partition == number]
         if items:
-            lower = _core(part_of(problem, items, partitions=group), effort.part(0.5 / len(groups)))
+            lower = _core(subproblem(problem, items, partitions=group), effort.part(0.5 / len(groups)))
             for item, member in zip(items, lower, strict=True):
                 placement[item] = group[member]
     return _finish(problem, tuple(placement))
@@ -184,7 +192,7 @@ def _tree(problem: Problem, effort: Effort) -> Solved | None:
             merged.append(items)
             if len(pair) == 1:
                 continue
-            part = part_of(problem, items)
+            part = subproblem(problem, items)
             names: dict[int, int] = {}
             block_of = [names.setdefault(find(item), len(names)) for item in items]
             placed = _spread(_core(merge_items(part, block_of), per_node), block_of)
@@ -204,7 +212,7 @@ def _hybrid(problem: Problem, effort: Effort) -> Solved | None:
     placement = [0] * problem.items
     for group in groups:
         items = [item for leaf in group for item in leaf]
-        placed = _core(part_of(problem, items), effort.part(1.0 / len(groups)))
+        placed = _core(subproblem(problem, items), effort.part(1.0 / len(groups)))
         for item, partition in zip(items, placed, strict=True):
             placement[item] = partition
     return _finish(problem, tuple(placement))
@@ -214,15 +222,15 @@ def _core(problem: Problem, effort: Effort) -> Placement:
     """Place a small problem with the solver, a large one by search."""
     start = search(problem)
     seconds = effort.seconds - search_seconds(problem)
-    if not fits(problem, seconds):
+    if not fits_limits(problem, seconds):
         return start
     return solve_exactly(problem, start, seconds=seconds, gap=effort.gap, seed=effort.seed).placement
 
 
 def _finish(problem: Problem, placement: Placement) -> Solved:
     """Improve a coarse placement on the whole problem. The bound of a simplified program would not hold for it."""
-    better = improve(problem, placement)
-    return Solved(better, cost_of(problem, better).total, bound_of(problem))
+    better = improve_assignment(problem, placement)
+    return Solved(better, cost_of(problem, better).total, lower_bound(problem))
 
 
 def _better(one: Solved, other: Solved) -> tuple[Placement, float]:

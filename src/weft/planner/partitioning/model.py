@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import assert_never
 
-from weft.planner.highs import INFINITY, Feasible, Limits, Model, NoAnswer, Optimal, solve
-from weft.planner.partitioning.problem import Placement, Problem, bound_of, cost_of, least_peaks, peaks
+from weft.planner.highs import INFINITY, Feasible, Model, NoAnswer, Optimal, SolverLimits, solve
+from weft.planner.partitioning.problem import Placement, Problem, cost_of, least_peaks, lower_bound, peaks
 
 _SCALE = 1000.0
 """The cost of the start in the solver's units: its tolerances then mean the same for small and large loads."""
@@ -38,13 +38,13 @@ def model_size(problem: Problem) -> int:
 def solve_exactly(problem: Problem, start: Placement, *, seconds: float, gap: float, seed: int) -> Solved:
     """Return the cheapest placement found, never worse than the start, and optimal up to the gap if time suffices."""
     cost = cost_of(problem, start).total
-    bound = bound_of(problem)
+    bound = lower_bound(problem)
     if problem.items == 0 or cost <= bound or seconds <= 0:
         return Solved(start, cost, min(bound, cost))
     unit = _SCALE / cost
     order = _heaviest_first(problem)
     model, first = _build(problem, order, start=_renamed(problem, order, start), unit=unit)
-    outcome = solve(model, Limits(timedelta(seconds=seconds), gap, seed), first=first)
+    outcome = solve(model, SolverLimits(timedelta(seconds=seconds), gap, seed), first=first)
     match outcome:
         case Optimal(values=values) | Feasible(values=values):
             placement = _decode(problem, values)

@@ -130,7 +130,7 @@ def least_peaks(problem: Problem) -> dict[int, float]:
     return bounds
 
 
-def bound_of(problem: Problem) -> float:
+def lower_bound(problem: Problem) -> float:
     """Return a lower bound of the cost: every row is sent once, to the cheapest partition, and loads are even."""
     rows = sum(problem.send)
     rows -= sum(sum(rows for _, rows in cell) - max(rows for _, rows in cell) for cell in problem.cells)
@@ -172,7 +172,7 @@ def merge_items(problem: Problem, block_of: Sequence[int]) -> Problem:
     )
 
 
-def part_of(problem: Problem, items: Sequence[int], *, partitions: Sequence[int] | None = None) -> Problem:
+def subproblem(problem: Problem, items: Sequence[int], *, partitions: Sequence[int] | None = None) -> Problem:
     """Return the problem of these items only, in the given order, on all or on the given partitions."""
     if partitions is None and len(items) == problem.items and all(i == item for i, item in enumerate(items)):
         return problem
@@ -216,7 +216,7 @@ def heaviest_cells(problem: Problem, looks: int) -> Problem:
     return Problem(problem.send, problem.work, problem.unit, tuple(kept), problem.latency, problem.pressure)
 
 
-def components(problem: Problem) -> list[list[int]]:
+def connected_items(problem: Problem) -> list[list[int]]:
     """Return the connected sets of items. Each set can be optimized separately (eq. 10)."""
     find, join = disjoint_sets(problem.items)
     first_of: dict[tuple[str, int], int] = {}

@@ -184,7 +184,7 @@ def greedy(problem: Problem, *, level: float = 1.0) -> Placement:
     return tuple(floor.at)
 
 
-def improve(
+def improve_assignment(
     problem: Problem, placement: Placement, *, passes: int = 8, items: int | None = None, stop: Stop = never
 ) -> Placement:
     """Improve a placement by single moves, until no move helps or the passes are over. The cost never rises.
@@ -264,7 +264,7 @@ def search(
     if problem.partitions == 1 or problem.items == 0:
         return (0,) * problem.items
     if passes < _DEPTHS[-1].passes and starts:
-        return improve(problem, starts[0], passes=1, items=int(passes * problem.items), stop=stop)
+        return improve_assignment(problem, starts[0], passes=1, items=int(passes * problem.items), stop=stop)
     depth = next(depth for depth in _DEPTHS if passes >= depth.passes or depth is _DEPTHS[-1])
     placements = list(starts)
     for level in depth.levels:
@@ -272,7 +272,9 @@ def search(
     for share in depth.shares:
         placements.extend(() if stop() else _clustered(problem, share=share, levels=depth.levels))
     ranked = sorted(placements, key=lambda placement: cost_of(problem, placement).total)
-    best = _cheapest(problem, [improve(problem, base, passes=depth.rounds, stop=stop) for base in ranked[: depth.kept]])
+    best = _cheapest(
+        problem, [improve_assignment(problem, base, passes=depth.rounds, stop=stop) for base in ranked[: depth.kept]]
+    )
     for share in depth.moved:
         best = best if stop() else rearrange(problem, best, share=share)
     return best
@@ -283,7 +285,7 @@ def _clustered(problem: Problem, *, share: float, levels: Sequence[float]) -> li
     largest = share * sum(rows for work in problem.work for _, rows in work) / problem.partitions
     blocks = cluster(problem, blocks=problem.partitions, largest=largest)
     coarse = merge_items(problem, blocks)
-    placements = [improve(coarse, greedy(coarse, level=level)) for level in levels]
+    placements = [improve_assignment(coarse, greedy(coarse, level=level)) for level in levels]
     return [tuple(placed[block] for block in blocks) for placed in placements]
 
 
@@ -295,8 +297,8 @@ def rearrange(problem: Problem, placement: Placement, *, share: float) -> Placem
     start = [0] * coarse.items
     for block, partition in zip(blocks, placement, strict=True):
         start[block] = partition
-    moved = improve(coarse, tuple(start))
-    return improve(problem, tuple(moved[block] for block in blocks))
+    moved = improve_assignment(coarse, tuple(start))
+    return improve_assignment(problem, tuple(moved[block] for block in blocks))
 
 
 def _cheapest(problem: Problem, placements: Sequence[Placement]) -> Placement:

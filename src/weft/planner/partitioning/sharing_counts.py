@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from weft.planner.partitioning.workload import Input, Place, SharedRows
+from weft.planner.partitioning.workload import PartitionedInput, Place, SharedRows
 
 SampledRow: TypeAlias = Mapping[str, int]
 """A row of a stream, as the key group of each of its attributes."""
@@ -17,9 +17,9 @@ SampledRow: TypeAlias = Mapping[str, int]
 class PairShare:
     """The fraction of the rows in a key group of one attribute that are in a key group of another attribute."""
 
-    source: Input
+    source: PartitionedInput
     source_group: int
-    target: Input
+    target: PartitionedInput
     target_group: int
     share: float
     at: float = 0.0
@@ -35,13 +35,13 @@ def count_shared_rows(stream: str, rows: Iterable[SampledRow], *, scale: float =
     )
 
 
-def count_loads(stream: str, rows: Iterable[SampledRow], key_groups: int) -> dict[Input, tuple[float, ...]]:
+def count_loads(stream: str, rows: Iterable[SampledRow], key_groups: int) -> dict[PartitionedInput, tuple[float, ...]]:
     """Return the rows of a sample per attribute and key group."""
     loads: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * key_groups)
     for row in rows:
         for attribute, group in row.items():
             loads[attribute][group] += 1
-    return {Input(stream, attribute): tuple(counts) for attribute, counts in sorted(loads.items())}
+    return {PartitionedInput(stream, attribute): tuple(counts) for attribute, counts in sorted(loads.items())}
 
 
 def from_coefficients(
@@ -84,9 +84,9 @@ def count_pairs(
                     totals[(*place, target)] += 1
     return [
         PairShare(
-            Input(stream, source),
+            PartitionedInput(stream, source),
             group,
-            Input(stream, target),
+            PartitionedInput(stream, target),
             other,
             counts[source, group, target, other] / max(1, totals[source, group, target]),
             at,

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 from weft.extras import extra
 from weft.planner.partitioning.sharing_counts import PairShare
-from weft.planner.partitioning.workload import Input, Place, SharedRows
+from weft.planner.partitioning.workload import PartitionedInput, Place, SharedRows
 
 _LEAST_SHARE = 0.01
 """Smaller predicted shares are treated as noise."""
@@ -45,9 +45,11 @@ class SharingForest:
     """A trained forest, and the numbers that stand for inputs in its features."""
 
     forest: _Regressor
-    numbers: Mapping[Input, int]
+    numbers: Mapping[PartitionedInput, int]
 
-    def shares(self, source: Input, target: Input, *, key_groups: int, at: float = 0.0) -> _Shares:
+    def shares(
+        self, source: PartitionedInput, target: PartitionedInput, *, key_groups: int, at: float = 0.0
+    ) -> _Shares:
         """Return predicted shares of every source key group with every target key group; none for unknown inputs.
 
         The shares of one source key group add up to at most 1.
@@ -91,14 +93,14 @@ def mean_error(forest: SharingForest, samples: Sequence[PairShare]) -> float:
 
 
 def predict_shared_rows(
-    forest: SharingForest, loads: Mapping[Input, Sequence[float]], *, at: float = 0.0
+    forest: SharingForest, loads: Mapping[PartitionedInput, Sequence[float]], *, at: float = 0.0
 ) -> tuple[SharedRows, ...]:
     """Return the predicted shared rows of every stream with more than one attribute.
 
     Shares are predicted from the heaviest attribute of a stream. Given its key group, the other attributes are assumed
     to be independent of each other.
     """
-    by_stream: defaultdict[str, list[Input]] = defaultdict(list)
+    by_stream: defaultdict[str, list[PartitionedInput]] = defaultdict(list)
     for input_ in sorted(loads):
         by_stream[input_.stream].append(input_)
     shared_rows: list[SharedRows] = []
@@ -136,7 +138,7 @@ def _split(cells: Sequence[_Cell], attribute: str, shares: _Shares) -> list[_Cel
     return divided
 
 
-def _features(sample: PairShare, numbers: Mapping[Input, int]) -> tuple[int, int, int, int, float]:
+def _features(sample: PairShare, numbers: Mapping[PartitionedInput, int]) -> tuple[int, int, int, int, float]:
     return (
         numbers[sample.source],
         sample.source_group,

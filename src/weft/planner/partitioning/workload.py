@@ -19,7 +19,7 @@ Json: TypeAlias = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Input:
+class PartitionedInput:
     """A stream and the attribute by which it is partitioned."""
 
     stream: str
@@ -34,12 +34,12 @@ class PartitionedQuery:
     """The operators of a query. All inputs of one operator (both sides of a join) are partitioned alike (eq. 3)."""
 
     name: str
-    operators: tuple[tuple[Input, ...], ...]
+    operators: tuple[tuple[PartitionedInput, ...], ...]
     fraction: float = 1.0
     """The fraction of the rows that passes the query's predicates."""
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[PartitionedInput, ...]:
         """The distinct inputs of all operators, sorted."""
         return tuple(sorted({input_ for operator in self.operators for input_ in operator}))
 
@@ -64,7 +64,7 @@ class SharedRows:
     places: tuple[Place, ...]
 
 
-class Grouping(StrEnum):
+class AssignmentGrouping(StrEnum):
     """Which queries share an assignment."""
 
     PER_ATTRIBUTE = "per attribute"
@@ -80,7 +80,7 @@ class PartitioningWorkload:
     queries: tuple[PartitionedQuery, ...]
     partitions: int
     key_groups: int
-    loads: Mapping[Input, tuple[float, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    loads: Mapping[PartitionedInput, tuple[float, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Rows per key group. Inputs without loads are assumed to be as heavy as other inputs of their stream."""
     shared: tuple[SharedRows, ...] = ()
     """The known rows that belong to several places. Other rows count as not shared."""
@@ -88,9 +88,9 @@ class PartitioningWorkload:
     """The cost of sending a row, per partition (LatNet, LatMem); empty means 1 for all."""
     processing: float = 1.0
     """The cost of processing a row on the most loaded partition (LatProc)."""
-    current: Mapping[Input, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    current: Mapping[PartitionedInput, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """The assignment in effect: the partition of each key group, by input."""
-    grouping: Grouping = Grouping.PER_ATTRIBUTE
+    grouping: AssignmentGrouping = AssignmentGrouping.PER_ATTRIBUTE
 
     def __post_init__(self) -> None:
         if self.partitions < 1 or self.key_groups < 1:
@@ -162,7 +162,7 @@ class PartitioningCost:
 class Route:
     """The partition of each key group, shared by these inputs for these queries."""
 
-    inputs: tuple[Input, ...]
+    inputs: tuple[PartitionedInput, ...]
     queries: tuple[str, ...]
     partition_of: tuple[int, ...]
 
@@ -219,16 +219,16 @@ class Partitioning:
         """The saved fraction of the cost of unshared hashing; never negative."""
         return 1.0 - self.cost.total / self.unshared.total if self.unshared.total > 0 else 0.0
 
-    def route_of(self, query: str, of: Input) -> Route:
+    def route_of(self, query: str, of: PartitionedInput) -> Route:
         """Return the route of an input for a query."""
         for route in self.routes:
             if of in route.inputs and query in route.queries:
                 return route
         raise InvalidSetting(f'query "{query}" has no input "{of}"', hint="Name one of the partitioned queries.")
 
-    def assignment(self) -> dict[Input, tuple[int, ...]]:
+    def assignment(self) -> dict[PartitionedInput, tuple[int, ...]]:
         """Return the partition of each key group, by input; the first route of an input counts if it has several."""
-        chosen: dict[Input, tuple[int, ...]] = {}
+        chosen: dict[PartitionedInput, tuple[int, ...]] = {}
         for route in self.routes:
             for input_ in route.inputs:
                 chosen.setdefault(input_, route.partition_of)

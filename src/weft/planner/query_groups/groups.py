@@ -22,7 +22,7 @@ Group = tuple[QueryId, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedRates:
     """Rows per second of a stream by the set of queries that select them, and the stream's number of distinct keys."""
 
     counts: Mapping[frozenset[QueryId], float]
@@ -45,8 +45,8 @@ class Selected:
 class GroupedJoin:
     """A join of two streams that is part of several queries."""
 
-    left: Selected
-    right: Selected
+    left: SelectedRates
+    right: SelectedRates
     selectivity: float
     index_left: bool = True
     """Whether rows of the left stream have to be indexed, as at a source or after repartitioning."""

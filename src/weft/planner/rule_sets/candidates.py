@@ -14,7 +14,7 @@ from weft.planner.joins.lattice import Lattice
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateOrder:
     """A probe order: the stores (by the names of their relations) that a row of `start` visits, and the cost."""
 
     start: JoinInput
@@ -36,11 +36,11 @@ def materializable(lattice: Lattice) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(names, key=lambda relations: (len(relations), relations)))
 
 
-def candidate_orders(lattice: Lattice, node: int) -> tuple[Candidate, ...]:
+def candidate_orders(lattice: Lattice, node: int) -> tuple[CandidateOrder, ...]:
     """Return every probe order to the node (algorithm 1), with its cost by the cheapest routing and without sharing."""
     start = lattice.graph.inputs[lattice.nodes[node].start]
     return tuple(
-        Candidate(
+        CandidateOrder(
             start,
             tuple(lattice.graph.names(lattice.stores[store].inputs) for _, _, store in steps),
             sum(_least_cost(lattice, step) for step in steps),

@@ -22,7 +22,7 @@ _MOST_LISTED = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ExplainedStep:
     """A chosen probe step, whose cost `queries` share."""
 
     store: str
@@ -46,7 +46,7 @@ class OrderDecision:
 
     query: QueryId
     start: str
-    steps: tuple[Step, ...]
+    steps: tuple[ExplainedStep, ...]
     cost: float
     """The cost of all steps, without sharing."""
     share: float
@@ -102,7 +102,7 @@ class Explanation:
         return plain
 
 
-def explain(plan: ProbePlan, alone: Mapping[QueryId, float] | None = None) -> Explanation:
+def explain_orders(plan: ProbePlan, alone: Mapping[QueryId, float] | None = None) -> Explanation:
     """Explain every decision of a plan; `alone` has the known costs of queries planned alone."""
     known = dict(alone or {})
     estimates = plan.lattice.estimates
@@ -154,9 +154,9 @@ def _orders(plan: ProbePlan) -> tuple[OrderDecision, ...]:
     return tuple(decisions)
 
 
-def _step(plan: ProbePlan, edge: int, users: Mapping[int, tuple[QueryId, ...]]) -> Step:
+def _step(plan: ProbePlan, edge: int, users: Mapping[int, tuple[QueryId, ...]]) -> ExplainedStep:
     step = plan.step(edge)
-    return Step(" ⋈ ".join(step.store), step.attribute, step.broadcast, step.cost, users[edge])
+    return ExplainedStep(" ⋈ ".join(step.store), step.attribute, step.broadcast, step.cost, users[edge])
 
 
 def _stores(plan: ProbePlan) -> tuple[StoreDecision, ...]:

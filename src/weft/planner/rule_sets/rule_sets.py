@@ -12,7 +12,7 @@ from typing import NewType
 
 from weft.plan.changelog import QueryId
 from weft.planner.joins.graph import bits
-from weft.planner.joins.lattice import Node
+from weft.planner.joins.lattice import LatticeNode
 from weft.planner.joins.order_plan import ProbePlan
 
 Label = NewType("Label", str)
@@ -87,7 +87,9 @@ class _Forest:
         for copy in sorted(plan.copies):
             store = lattice.copies[copy].store
             stored = lattice.stores[store]
-            nodes = lattice.upkeep[store] or (lattice.node_numbers[Node(_only(stored.inputs), stored.inputs, 0)],)
+            nodes = lattice.upkeep[store] or (
+                lattice.node_numbers[LatticeNode(_only(stored.inputs), stored.inputs, 0)],
+            )
             for node in nodes:
                 self.kept_in.setdefault(node, []).append(_store_name(plan, copy))
         self.edge_of: dict[Label, int] = {}
@@ -96,7 +98,9 @@ class _Forest:
         """Return one tree per start, in the order of their numbers."""
         nodes = self.plan.lattice.nodes
         starts = sorted({nodes[node].start for node in self.plan.paths})
-        return tuple(self.grown(self.plan.lattice.node_numbers[Node(start, 1 << start, 0)], "") for start in starts)
+        return tuple(
+            self.grown(self.plan.lattice.node_numbers[LatticeNode(start, 1 << start, 0)], "") for start in starts
+        )
 
     def grown(self, node: int, label: str, store: StoreName | None = None) -> ProbeTree:
         """Return the tree below a node. Labels are the path from the root, so they are unique."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Bell:
+class CommitSignal:
     """A signal that any thread may send and coroutines of one event loop wait for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 from weft.engine import Query
 from weft.errors import QueryFailed, ReadTimeout, ResultsGone
-from weft.service.events.commit_signal import Bell
+from weft.service.events.commit_signal import CommitSignal
 from weft.service.events.rows import LOOK_AHEAD, Ahead, Cursor, Rows, batches_with_rows, farther
 from weft.service.service import Service
 from weft.service.tenancy.messages import query_error
 from weft.service.tenancy.quotas import throttled
 from weft.service.tenancy.tenants import Tenant
-from weft.service.tenancy.views import columns_of
+from weft.service.tenancy.views import result_columns
 from weft.service.workers import Workers
 
 BEAT = 15.0
@@ -47,7 +47,7 @@ def heartbeat(cursor: Cursor) -> str:
 class Followers:
     """All connections that follow queries, of one event loop. The loop itself never waits for the engine's lock."""
 
-    def __init__(self, service: Service, bell: Bell, workers: Workers) -> None:
+    def __init__(self, service: Service, bell: CommitSignal, workers: Workers) -> None:
         self._service, self._bell, self._workers = service, bell, workers
         self._reading: dict[tuple[str, Cursor], asyncio.Task[Rows]] = {}
         self.count = 0
@@ -60,7 +60,7 @@ class Followers:
         try:
             # With the first cursor: a client that began with "now" and reconnects before the first rows misses none.
             bound = await self._workers.look(lambda: query.bound)
-            yield event("columns", columns_of(bound), id_=str(cursor))
+            yield event("columns", result_columns(bound), id_=str(cursor))
             sent = loop.time()
             while not self.stopped:
                 rung = self._bell.rung

@@ -17,7 +17,7 @@ import pyarrow as pa
 from weft.engine import Query
 from weft.engine.catalog import Catalog
 from weft.errors import InvalidRequest, ResultsGone
-from weft.execution.results.recent import Lately
+from weft.execution.results.recent import RecentCache
 from weft.kernels.python_values import python_values
 
 _EXACT = 2**53
@@ -87,7 +87,7 @@ class RowReader:
     """
 
     def __init__(self) -> None:
-        self._kept: Lately[Rows] = Lately(_KEPT_BYTES)
+        self._kept: RecentCache[Rows] = RecentCache(_KEPT_BYTES)
 
     def rows(self, query: Query, at: Cursor, most: int = PIECE_ROWS) -> Rows:
         """Return at most `most` rows of a committed batch from a cursor on. Raises ResultsGone if they are not kept."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from weft.errors import EngineStopped
-from weft.service.events.commit_signal import Bell
+from weft.service.events.commit_signal import CommitSignal
 from weft.service.events.followers import event
 from weft.service.service import Service
 from weft.service.tenancy.tenants import Tenant
@@ -19,7 +19,7 @@ _AT_LEAST = 5.0
 class Ticks:
     """All connections that follow the engine, of one event loop."""
 
-    def __init__(self, service: Service, bell: Bell, workers: Workers) -> None:
+    def __init__(self, service: Service, bell: CommitSignal, workers: Workers) -> None:
         self._service, self._bell, self._workers = service, bell, workers
         self._made: dict[str, tuple[int, asyncio.Task[str]]] = {}
         self.stopped = False

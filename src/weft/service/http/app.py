@@ -13,10 +13,10 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
 import weft
-from weft.service.events.commit_signal import Bell
-from weft.service.events.connections import Streaming
+from weft.service.events.commit_signal import CommitSignal
+from weft.service.events.connections import Connections
 from weft.service.http import errors
-from weft.service.http.middleware import Guard
+from weft.service.http.middleware import RequestGuard
 from weft.service.http.routes import health, router
 from weft.service.service import Service
 
@@ -35,7 +35,7 @@ def make_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     errors.install(app)
-    app.add_middleware(Guard, hosts_checked=service.tenants.open)
+    app.add_middleware(RequestGuard, hosts_checked=service.tenants.open)
     app.include_router(health)
     app.include_router(router)
     app.get("/", include_in_schema=False)(_dashboard)
@@ -47,9 +47,9 @@ def make_app(service: Service) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    bell = Bell(asyncio.get_running_loop())
+    bell = CommitSignal(asyncio.get_running_loop())
     service.host.on_batch = bell.ring
-    app.state.streaming = streaming = Streaming(service, bell)
+    app.state.streaming = streaming = Connections(service, bell)
     service.host.start()
     service.budgets.start()
     try:

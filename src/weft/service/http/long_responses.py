@@ -15,7 +15,7 @@ _HEADERS = {"X-Accel-Buffering": "no"}
 """Tells proxies to forward every event at once."""
 
 
-class Lasting(StreamingResponse):
+class EventStreamResponse(StreamingResponse):
     """A response of server-sent events, which takes a place when it begins and gives the place back when it ends."""
 
     def __init__(self, events: AsyncIterator[str], take: Callable[[], Callable[[], None]]) -> None:

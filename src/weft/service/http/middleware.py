@@ -22,7 +22,7 @@ _HEADERS = {
 }
 
 
-class Guard:
+class RequestGuard:
     """A wrapper of an application. `hosts_checked` admits only loopback host names, for a service without tenants."""
 
     def __init__(self, app: ASGIApp, *, hosts_checked: bool) -> None:

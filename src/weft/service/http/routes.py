@@ -15,14 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from weft.errors import QuotaExceeded, Unauthorized, UnknownStream, WeftError
 from weft.service.config import StreamSpec
-from weft.service.events.connections import Streaming
+from weft.service.events.connections import Connections
 from weft.service.events.rows import Cursor, parse_cursor
 from weft.service.http import errors, metrics, shapes
-from weft.service.http.long_responses import Lasting
-from weft.service.service import LARGEST_PAGE, Service, Wanted
+from weft.service.http.long_responses import EventStreamResponse
+from weft.service.service import LARGEST_PAGE, QuerySpec, Service
 from weft.service.tenancy.tenants import Tenant
-from weft.service.tenancy.views import columns_of
-from weft.storage.ended_queries import number_of
+from weft.service.tenancy.views import result_columns
+from weft.storage.ended_queries import query_number
 
 _LONGEST_TEXT = 1 << 20
 _MOST_AT_ONCE = 1000
@@ -45,13 +45,13 @@ async def _service(request: Request) -> Service:
     return service
 
 
-async def _streaming(request: Request) -> Streaming:
-    streaming: Streaming = request.app.state.streaming
+async def _streaming(request: Request) -> Connections:
+    streaming: Connections = request.app.state.streaming
     return streaming
 
 
 Serving = Annotated[Service, Depends(_service)]
-Live = Annotated[Streaming, Depends(_streaming)]
+Live = Annotated[Connections, Depends(_streaming)]
 
 
 async def _tenant(
@@ -187,21 +187,21 @@ def list_queries(
     queries = service.queries(tenant, state, after=after, limit=fetched, latest=latest)
     more = limit is not None and len(queries) > limit
     page, views = queries[:limit], service.views(tenant)
-    cursor = number_of(page[-1].id) if page else after
+    cursor = query_number(page[-1].id) if page else after
     return {"queries": views.queries(page), "cursor": cursor, "more": more}
 
 
 @router.post("/queries", tags=["queries"], status_code=201)
 def create_query(service: Serving, tenant: Asking, body: NewQuery) -> shapes.Query:
     """Create a query."""
-    created = service.create(tenant, [Wanted(body.sql, body.name, body.deliver)])
+    created = service.create(tenant, [QuerySpec(body.sql, body.name, body.deliver)])
     return service.views(tenant).query(created[0])
 
 
 @router.post("/queries/many", tags=["queries"], status_code=201)
 def create_queries(service: Serving, tenant: Asking, body: NewQueries) -> shapes.Queries:
     """Create queries, all or none."""
-    created = service.create(tenant, [Wanted(query.sql, query.name, query.deliver) for query in body.queries])
+    created = service.create(tenant, [QuerySpec(query.sql, query.name, query.deliver) for query in body.queries])
     views = service.views(tenant)
     return {"queries": [views.query(query) for query in created]}
 
@@ -239,7 +239,7 @@ def validate(service: Serving, tenant: Asking, body: Text) -> shapes.Valid | sha
         if errors.status_of(error) >= 500 or isinstance(error, QuotaExceeded):
             raise
         return errors.shape(error)
-    return {"ok": True, "columns": columns_of(bound), "notices": list(bound.notices)}
+    return {"ok": True, "columns": result_columns(bound), "notices": list(bound.notices)}
 
 
 @router.post("/what-if", tags=["queries"])
@@ -287,7 +287,7 @@ async def follow(
     query = await live.workers.look(service.readable, tenant, name)
     position = last_event_id or after
     cursor = Cursor(service.catalog.next_batch) if position == "now" else parse_cursor(position)
-    return Lasting(live.followers.follow(tenant, query, cursor), partial(live.places.take, tenant))
+    return EventStreamResponse(live.followers.follow(tenant, query, cursor), partial(live.places.take, tenant))
 
 
 # ---- the service
@@ -308,4 +308,4 @@ def status(service: Serving, tenant: Asking) -> shapes.Status:
 @router.get("/events", tags=["plan"], response_class=StreamingResponse)
 async def events(live: Live, tenant: Known) -> Response:
     """The state of the service after every batch, as server-sent events."""
-    return Lasting(live.ticks.follow(tenant), partial(live.places.take, tenant))
+    return EventStreamResponse(live.ticks.follow(tenant), partial(live.places.take, tenant))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
-from weft.service.events.connections import Streaming
+from weft.service.events.connections import Connections
 
 _GRACE = 5
 """Seconds that running requests have to finish at shutdown."""
@@ -40,7 +40,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End long connections, then shut down as usual."""
-        streaming: Streaming | None = getattr(self._app.state, "streaming", None)
+        streaming: Connections | None = getattr(self._app.state, "streaming", None)
         if streaming is not None:
             streaming.stop()
         await super().shutdown(sockets)

@@ -13,7 +13,7 @@ from weft.service.tenancy.tenants import Tenant
 Clock = Callable[[], float]
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket, filled by `rate` tokens per second up to `size`. Its level may be negative."""
 
     def __init__(self, rate: float, size: float, clock: Clock) -> None:
@@ -38,9 +38,9 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class _Buckets:
-    creates: Bucket | None
-    rows: Bucket | None
-    what_ifs: Bucket | None
+    creates: TokenBucket | None
+    rows: TokenBucket | None
+    what_ifs: TokenBucket | None
 
 
 class Quotas:
@@ -113,13 +113,13 @@ class Quotas:
                 limits = tenant.limits
                 self._buckets[tenant.name] = _Buckets(
                     self._per_minute(limits.creates_per_minute),
-                    None if (rows := limits.result_rows_per_second) is None else Bucket(rows, rows, self._clock),
+                    None if (rows := limits.result_rows_per_second) is None else TokenBucket(rows, rows, self._clock),
                     self._per_minute(limits.what_if_per_minute),
                 )
             return self._buckets[tenant.name]
 
-    def _per_minute(self, count: int | None) -> Bucket | None:
-        return None if count is None else Bucket(count / 60, count, self._clock)
+    def _per_minute(self, count: int | None) -> TokenBucket | None:
+        return None if count is None else TokenBucket(count / 60, count, self._clock)
 
 
 def check_live(tenant: Tenant, count: int, *, live: int) -> None:

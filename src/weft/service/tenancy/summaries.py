@@ -12,7 +12,7 @@ from weft.engine.catalog import Catalog
 from weft.service.http import shapes
 from weft.service.observer import RECENT, BatchFigures, Observer, QueryFigures
 from weft.service.tenancy.messages import query_error
-from weft.service.tenancy.plan_views import Graphs
+from weft.service.tenancy.plan_views import GraphCache
 from weft.service.tenancy.tenants import Tenant, Tenants
 
 
@@ -20,11 +20,17 @@ class Summaries(ABC):
     """Figures of batches, streams and queries for one tenant."""
 
     def __init__(
-        self, catalog: Catalog, observer: Observer, tenants: Tenants, *, tenant: Tenant, graphs: Graphs | None = None
+        self,
+        catalog: Catalog,
+        observer: Observer,
+        tenants: Tenants,
+        *,
+        tenant: Tenant,
+        graphs: GraphCache | None = None,
     ) -> None:
         self._catalog, self._observer = catalog, observer
         self._tenants, self._tenant = tenants, tenant
-        self._graphs = graphs or Graphs()
+        self._graphs = graphs or GraphCache()
 
     @abstractmethod
     def rates(self) -> dict[str, float]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from weft.engine import Query
-from weft.engine.views.plan_graph import Kind, Node, query_node
+from weft.engine.views.plan_graph import NodeKind, PlanNode, query_node
 from weft.engine.views.what_if import WhatIf
 from weft.errors import WeftError
 from weft.plan.changelog import QueryRecord
@@ -16,7 +16,7 @@ from weft.plan.stream import FileSource, Stream
 from weft.plan.time import time_text
 from weft.service.http import shapes
 from weft.service.tenancy.messages import query_error, sink_error
-from weft.service.tenancy.plan_views import Sight
+from weft.service.tenancy.plan_views import TenantGraph
 from weft.service.tenancy.summaries import Summaries, query_figures
 
 
@@ -25,7 +25,7 @@ def iso(micros: int | None) -> str | None:
     return None if micros is None else time_text(micros)
 
 
-def columns_of(query: BoundQuery) -> list[shapes.Column]:
+def result_columns(query: BoundQuery) -> list[shapes.Column]:
     """Return the columns of a query's result; the type is empty if only Spark knows it."""
     return [
         {"name": output.name, "type": output.type.ddl() if output.type is not None else ""} for output in query.outputs
@@ -95,7 +95,7 @@ class Views(Summaries):
             "state": query.state,
             "error": query_error(self._tenant, query.error),
             "notices": [] if bound is None else list(bound.notices),
-            "columns": [] if bound is None else columns_of(bound),
+            "columns": [] if bound is None else result_columns(bound),
             "streams": list(streams),
             "complete_from": None if record is None else iso(record.start),
             "deployment_ms": None if latency is None else round(latency.total_seconds() * 1000, 3),
@@ -139,15 +139,15 @@ class Views(Summaries):
         if live is None:
             return []
         sight, rates = self._look(), self._observer.rates()
-        used = [node for node in sight.graph.of(live.slot) if node.kind is not Kind.QUERY]
+        used = [node for node in sight.graph.of(live.slot) if node.kind is not NodeKind.QUERY]
         return [self._operator(node, sight, rates) for node in used]
 
     def what_if(self, found: WhatIf) -> shapes.WhatIf:
         """Return what a query would add, as the API has it."""
         sight, rates = self._look(), self._observer.rates()
-        sight = Sight(sight.graph, {node.id: node.slots for node in found.nodes}, sight.names)
+        sight = TenantGraph(sight.graph, {node.id: node.slots for node in found.nodes}, sight.names)
         return {
-            "columns": columns_of(found.query),
+            "columns": result_columns(found.query),
             "notices": list(found.query.notices),
             "operators": [
                 {**self._operator(node, sight, rates), "new": node.id in found.new, "takes": found.takes[node.id]}
@@ -162,17 +162,19 @@ class Views(Summaries):
     def rates(self) -> dict[str, float]:
         """Return the rows per second through each operator that the tenant sees, without streams, by operator id."""
         sight, rates = self._look(), self._observer.rates()
-        shown = [node for node in sight.graph.nodes.values() if self._discloses(node) and node.kind is not Kind.STREAM]
+        shown = [
+            node for node in sight.graph.nodes.values() if self._discloses(node) and node.kind is not NodeKind.STREAM
+        ]
         return {self._id(node): rates[node.id] for node in shown if node.id in rates}
 
-    def _look(self) -> Sight:
+    def _look(self) -> TenantGraph:
         return self._graphs.of(self._tenant, self._catalog.plan, self._catalog.declared_streams())
 
-    def _operator(self, node: Node, sight: Sight, rates: Mapping[str, float]) -> shapes.Operator:
+    def _operator(self, node: PlanNode, sight: TenantGraph, rates: Mapping[str, float]) -> shapes.Operator:
         users = [sight.names[slot] for slot in slot_numbers(sight.users(node)) if slot in sight.names]
         own = [self._tenant.local(name) for name in users if self._tenant.sees(name)]
         disclosed = self._discloses(node)
-        title = self._tenant.local(node.title) if node.kind is Kind.QUERY else node.title
+        title = self._tenant.local(node.title) if node.kind is NodeKind.QUERY else node.title
         return {
             "id": self._id(node),
             "kind": node.kind.value,
@@ -184,12 +186,12 @@ class Views(Summaries):
             "rows_per_second": rates.get(node.id) if disclosed else None,
         }
 
-    def _discloses(self, node: Node) -> bool:
+    def _discloses(self, node: PlanNode) -> bool:
         return self._tenant.admin or node.plain
 
-    def _id(self, node: Node) -> str:
-        if node.kind is Kind.QUERY:
+    def _id(self, node: PlanNode) -> str:
+        if node.kind is NodeKind.QUERY:
             return query_node(self._tenant.local(node.title))
-        if self._tenant.admin or node.kind in (Kind.STREAM, Kind.SELECTION):
+        if self._tenant.admin or node.kind in (NodeKind.STREAM, NodeKind.SELECTION):
             return node.id
         return f"{node.kind}:{self._tenant.hidden(node.id)}"

@@ -61,7 +61,7 @@ def text_of(node: exp.Expr | None) -> str | None:
     return inner.name if isinstance(inner, exp.Literal) and inner.is_string else None
 
 
-def number_of(node: exp.Expr | None) -> int | None:
+def literal_number(node: exp.Expr | None) -> int | None:
     """Return the value of an integer literal; None for other nodes."""
     inner = strip(node) if node is not None else None
     sign = 1
@@ -86,7 +86,7 @@ def refused(node: exp.Expr, why: str, hint: str) -> UnsupportedQuery:
 
 def _whole_number(place: int, low: int, high: int) -> Rule:
     def check(node: exp.Expr, args: list[exp.Expr]) -> None:
-        value = number_of(args[place]) if len(args) > place else low
+        value = literal_number(args[place]) if len(args) > place else low
         if value is None or not low <= value <= high:
             raise refused(
                 node,
@@ -122,7 +122,7 @@ def _padding(node: exp.Expr, args: list[exp.Expr]) -> None:
 
 
 def _levenshtein(node: exp.Expr, args: list[exp.Expr]) -> None:
-    limit = number_of(args[2]) if len(args) == 3 else None
+    limit = literal_number(args[2]) if len(args) == 3 else None
     if limit is None or not 0 <= limit <= MOST_EDITS:
         raise refused(
             node,

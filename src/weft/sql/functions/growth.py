@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from weft.errors import QueryTooLarge
 from weft.sql.functions.allowlist import CHOICE_FUNCTIONS, LAMBDAS, NUMBER_FUNCTIONS, TIME_FUNCTIONS
-from weft.sql.functions.argument_rules import arguments, function_name, number_of, text_of
+from weft.sql.functions.argument_rules import arguments, function_name, literal_number, text_of
 
 MOST_COPIES = 100
 """How often a value may contain a column of the row."""
@@ -211,11 +211,11 @@ def _grown(name: str, node: exp.Expr, size: _Size) -> _Size:
     args = arguments(node)
     match name:
         case "repeat":
-            return size.times(max(number_of(args[1]) or 0, 1) if len(args) > 1 else 1)
+            return size.times(max(literal_number(args[1]) or 0, 1) if len(args) > 1 else 1)
         case "space":
-            return _Size(added=number_of(args[0]) or 0)
+            return _Size(added=literal_number(args[0]) or 0)
         case "lpad" | "rpad":
-            return size.plus(number_of(args[1]) or 0 if len(args) > 1 else 0)
+            return size.plus(literal_number(args[1]) or 0 if len(args) > 1 else 0)
         case "replace":
             old, new = (len(text_of(arg) or "") for arg in (*args, None, None)[1:3])
             return size.times(max(1.0, new / max(old, 1)))

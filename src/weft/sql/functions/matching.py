@@ -15,7 +15,7 @@ from sqlglot import exp
 from weft.errors import QuerySyntaxError, UnsupportedQuery
 from weft.plan.expression import OWN_FUNCTIONS, backtracks
 from weft.plan.types import STRING
-from weft.sql.functions.argument_rules import function_name, number_of, text_of
+from weft.sql.functions.argument_rules import function_name, literal_number, text_of
 from weft.sql.patterns.characters import PatternError
 from weft.sql.patterns.pattern import LONGEST_PATTERN, read_pattern, replacement
 from weft.sql.syntax.parse import strip
@@ -161,7 +161,7 @@ def _further(function: str, pattern: str, args: list[exp.Expr]) -> list[exp.Expr
     parsed = read_pattern(pattern)
     match function:
         case "regexp_extract":
-            group = number_of(args[0]) if args else 1
+            group = literal_number(args[0]) if args else 1
             if group is None or not 0 <= group <= parsed.groups:
                 raise UnsupportedQuery(
                     f"the pattern '{pattern[:60]}' of regexp_extract() has {parsed.groups} groups, not that one",
@@ -170,7 +170,7 @@ def _further(function: str, pattern: str, args: list[exp.Expr]) -> list[exp.Expr
             return [exp.Literal.number(group)]
         case "regexp_replace":
             text = text_of(args[0]) if args else None
-            if text is None or (len(args) > 1 and number_of(args[1]) != 1) or len(text) > LONGEST_PATTERN:
+            if text is None or (len(args) > 1 and literal_number(args[1]) != 1) or len(text) > LONGEST_PATTERN:
                 raise UnsupportedQuery(
                     "the replacement of regexp_replace() must be a short string literal",
                     hint="Write regexp_replace(name, '[0-9]+', '#'); it starts at the first character.",
@@ -181,7 +181,7 @@ def _further(function: str, pattern: str, args: list[exp.Expr]) -> list[exp.Expr
                 raise unsupported_pattern(pattern, function, error) from error
             return [exp.Literal.string(text)]
         case "split":
-            limit = number_of(args[0]) if args else -1
+            limit = literal_number(args[0]) if args else -1
             if limit is None or abs(limit) > 2**31 - 1:
                 raise UnsupportedQuery("the limit of split() must be a literal", hint="Write split(name, '[,;]', 2).")
             return [exp.Literal.number(limit)]
@@ -230,7 +230,7 @@ def _is_total_call(node: exp.Expr, is_text: IsText) -> bool:
         return all(is_text(part) and _is_total(part, is_text) for part in parts)
     if name in _TOTAL_OF_ONE and name != "concat_ws":
         return _is_total(parts[0], is_text) and all(
-            text_of(part) is not None or number_of(part) is not None for part in parts[1:]
+            text_of(part) is not None or literal_number(part) is not None for part in parts[1:]
         )
     return name in _TOTAL | {"concat_ws"} and all(_is_total(part, is_text) for part in parts)
 

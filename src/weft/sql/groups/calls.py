@@ -10,7 +10,7 @@ from functools import reduce
 from sqlglot import exp
 
 from weft.errors import TypeMismatch, UnsupportedQuery
-from weft.plan.aggregation import Call, Function
+from weft.plan.aggregation import AggregateCall, Function
 from weft.plan.expression import Column, Expression, Literal, Opaque, quote
 from weft.plan.types import BIGINT, DOUBLE, FLOATS, INT, NUMBERS, DataType, Kind
 from weft.sql.functions.allowlist import COMPUTED, WINDOWS
@@ -44,11 +44,11 @@ class Calls:
     """The distinct aggregate calls of a query; filled while the SELECT list and HAVING are read."""
 
     scope: Scope
-    found: list[Call] = field(default_factory=list)
+    found: list[AggregateCall] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
 
-    def add(self, call: Call) -> Value:
+    def add(self, call: AggregateCall) -> Value:
         """Add a call unless an equal one is present; return the column of its value."""
         name = self.names.setdefault(call.id, f"a{len(self.found)}")
         if name == f"a{len(self.found)}":
@@ -82,12 +82,12 @@ def lower_call(node: exp.Expr, calls: Calls) -> Value:
 def _lower(name: str, argument: Argument, calls: Calls) -> Value:
     match name:
         case "sum":
-            return calls.add(Call(Function.SUM, argument.expressions, _sum_type(name, argument)))
+            return calls.add(AggregateCall(Function.SUM, argument.expressions, _sum_type(name, argument)))
         case "min" | "max":
-            return calls.add(Call(Function(name), argument.expressions, _comparable(name, argument)))
+            return calls.add(AggregateCall(Function(name), argument.expressions, _comparable(name, argument)))
         case "approx_count_distinct":
             _comparable(name, argument)
-            return calls.add(Call(Function.APPROX_DISTINCT, argument.expressions, BIGINT))
+            return calls.add(AggregateCall(Function.APPROX_DISTINCT, argument.expressions, BIGINT))
         case "avg" | "mean":
             return _average(name, argument, calls)
         case _:
@@ -115,15 +115,15 @@ def _count(call: exp.Expr, condition: exp.Expr | None, calls: Calls) -> Value:
     argument = bind_argument(node, condition, calls.scope, products=not distinct)
     if distinct:
         _comparable("count", argument)
-        return calls.add(Call(Function.COUNT_DISTINCT, argument.expressions, BIGINT))
+        return calls.add(AggregateCall(Function.COUNT_DISTINCT, argument.expressions, BIGINT))
     match argument.expressions[0]:
         case Literal(value=None):
             argument = Argument((Literal(None, INT), *argument.expressions[1:]), (INT,), argument.text)
         case Literal():
-            return calls.add(Call(Function.ROWS, (None,) * len(argument.expressions), BIGINT))
+            return calls.add(AggregateCall(Function.ROWS, (None,) * len(argument.expressions), BIGINT))
         case _:
             pass
-    return calls.add(Call(Function.COUNT, argument.expressions, BIGINT))
+    return calls.add(AggregateCall(Function.COUNT, argument.expressions, BIGINT))
 
 
 def _is_star(node: exp.Expr, *, distinct: bool) -> bool:
@@ -137,8 +137,8 @@ def _average(name: str, argument: Argument, calls: Calls) -> Value:
     sum_type = _sum_type(name, argument)
     # As in Spark, only SUM overflows: an average of bigints uses a sum that has room for all of them.
     total_type = _WHOLE if _product_type(argument) == BIGINT else sum_type
-    total = calls.add(Call(Function.SUM, argument.expressions, total_type)).sql
-    count = calls.add(Call(Function.COUNT, argument.expressions, BIGINT)).sql
+    total = calls.add(AggregateCall(Function.SUM, argument.expressions, total_type)).sql
+    count = calls.add(AggregateCall(Function.COUNT, argument.expressions, BIGINT)).sql
     if sum_type.kind is not Kind.DECIMAL:
         return Value(f"CAST({total} AS DOUBLE) / NULLIF({count}, 0)", DOUBLE)
     exact = _product_type(argument)
@@ -149,8 +149,8 @@ def _average(name: str, argument: Argument, calls: Calls) -> Value:
 
 def _deviation(name: str, argument: Argument, calls: Calls) -> Value:
     root, sample = _DEVIATIONS[name]
-    count = calls.add(Call(Function.COUNT, argument.expressions, BIGINT)).sql
-    spread = calls.add(Call(Function.SPREAD, _numbers(name, argument), DOUBLE)).sql
+    count = calls.add(AggregateCall(Function.COUNT, argument.expressions, BIGINT)).sql
+    spread = calls.add(AggregateCall(Function.SPREAD, _numbers(name, argument), DOUBLE)).sql
     variance = f"{spread} / ({count} - 1)" if sample else f"{spread} / {count}"
     body = f"SQRT({variance})" if root else variance
     return Value(f"CASE WHEN {count} > {int(sample)} THEN {body} END", DOUBLE)
@@ -172,7 +172,7 @@ def _percentiles(call: exp.Expr, condition: exp.Expr | None, calls: Calls) -> Va
     fractions = [_fraction(node, call) for node in nodes]
     if not fractions:
         raise TypeMismatch(f'the array of fractions of "{short_text(call)}" is empty')
-    values = [calls.add(Call(Function.QUANTILE, expressions, result, fraction)) for fraction in fractions]
+    values = [calls.add(AggregateCall(Function.QUANTILE, expressions, result, fraction)) for fraction in fractions]
     if not isinstance(fraction_node, exp.Array):
         return values[0]
     return Value(

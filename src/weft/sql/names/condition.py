@@ -13,7 +13,7 @@ from weft.plan.identity import identity
 from weft.plan.query import Condition, KeyPair
 from weft.plan.types import BOOLEAN, Kind
 from weft.plan.window import EVERYTHING, TimeBounds
-from weft.sql.names.connection import components
+from weft.sql.names.connection import linked_groups
 from weft.sql.names.scope import Merge, Scope
 from weft.sql.syntax.interval import time_bounds
 from weft.sql.syntax.literal import NeedsSpark
@@ -70,7 +70,7 @@ class Conditions:
 
     def unconnected(self, pairs: Iterable[Pair], links: Iterable[tuple[int, ...]]) -> list[Pair]:
         """Return the `pairs` whose relations no chain of `links` connects."""
-        group = {index: i for i, members in enumerate(components(len(self.predicates), links)) for index in members}
+        group = {index: i for i, members in enumerate(linked_groups(len(self.predicates), links)) for index in members}
         return [pair for pair in pairs if group[pair[0]] != group[pair[1]]]
 
 

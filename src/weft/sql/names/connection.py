@@ -22,7 +22,7 @@ _PLAIN = (*_EXACT, Kind.STRING, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP)
 _EXCLUDING = ("lt", "gt", "ne")
 
 
-def components(count: int, links: Iterable[Sequence[int]]) -> list[list[int]]:
+def linked_groups(count: int, links: Iterable[Sequence[int]]) -> list[list[int]]:
     """Return the numbers below `count`, grouped by the links that connect them; groups are sorted."""
     return [sorted(group) for group in _groups(range(count), links)]
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from weft.errors import CrossProduct, InvalidWindow, MissingWindow
 from weft.plan.window import EVERYTHING, Session, Sliding, TimeBounds, Unbounded, Window, pair_bounds, window_text
 from weft.sql.names.condition import Conditions
-from weft.sql.names.connection import common_key, components, is_impossible
+from weft.sql.names.connection import common_key, is_impossible, linked_groups
 from weft.sql.names.scope import Source
 
 # Bounds that no distance satisfies.
@@ -116,7 +116,7 @@ def _text(window: Window | None) -> str:
 
 def _check_connected(sources: Sequence[Source], conditions: Conditions) -> None:
     links = [(key.left_relation, key.right_relation) for key in conditions.keys]
-    groups = components(len(sources), [*links, *(condition.relations for condition in conditions.others)])
+    groups = linked_groups(len(sources), [*links, *(condition.relations for condition in conditions.others)])
     if len(groups) == 1:
         return
     # Report the smallest group, which is most likely the mistake; of several, the last one of the query.

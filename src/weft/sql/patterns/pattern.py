@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from weft.sql.patterns.characters import CLASSES, POSIX, CharacterSet, PatternError, PatternReader, one_character
-from weft.sql.patterns.scan import Step, stays_near
+from weft.sql.patterns.scan import RepeatedSet, stays_near
 
 LONGEST_PATTERN = 1000
 _LARGEST = 250
@@ -61,7 +61,7 @@ class _Part:
     """Whether the part has an unbounded repetition."""
     open: bool = False
     """Whether the part can read any number of characters without completing a match."""
-    steps: tuple[Step, ...] | None = None
+    steps: tuple[RepeatedSet, ...] | None = None
     """The steps of a part that is a plain sequence of (repeated) characters and sets."""
 
 
@@ -71,7 +71,7 @@ _ANY = CharacterSet(()).inverse()
 
 
 def _one(text: str, characters: CharacterSet, plain: str | None = None) -> _Part:
-    return _Part(text, 1, empty=False, plain=plain, steps=(Step(characters),))
+    return _Part(text, 1, empty=False, plain=plain, steps=(RepeatedSet(characters),))
 
 
 @lru_cache(maxsize=1024)
@@ -173,7 +173,7 @@ class _Reader:
         size = atom.size * max(low, high if high is not None else 0, 1) + 1
         steps = None
         if atom.steps is not None and len(atom.steps) == 1 and not atom.steps[0].varies and atom.steps[0].low == 1:
-            steps = (Step(atom.steps[0].characters, low, high, bool(lazy)),)
+            steps = (RepeatedSet(atom.steps[0].characters, low, high, bool(lazy)),)
         return self._sized(
             _Part(
                 atom.text + text + lazy,

@@ -14,7 +14,7 @@ from weft.sql.patterns.characters import CharacterSet
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RepeatedSet:
     """A character of a set, repeated `low` to `high` times; a `high` of None is unbounded."""
 
     characters: CharacterSet
@@ -28,18 +28,18 @@ class Step:
         return self.low != self.high
 
 
-def stays_near(steps: Sequence[Step]) -> bool:
+def stays_near(steps: Sequence[RepeatedSet]) -> bool:
     """Return whether a sequence of steps with an unbounded step never reads far beyond its match."""
     return _is_certain(steps) or _is_lazy(steps)
 
 
-def _is_certain(steps: Sequence[Step]) -> bool:
+def _is_certain(steps: Sequence[RepeatedSet]) -> bool:
     """Return whether the next character always decides if a repetition continues: then no better match can follow."""
     return not any(_meet(step.characters, following) for i, step in enumerate(steps) if step.varies
                    for following in _following(steps[i + 1 :]))  # fmt: skip
 
 
-def _following(steps: Sequence[Step]) -> list[CharacterSet]:
+def _following(steps: Sequence[RepeatedSet]) -> list[CharacterSet]:
     """Return the sets that can match the next character, given the remaining steps."""
     sets = []
     for step in steps:
@@ -49,7 +49,7 @@ def _following(steps: Sequence[Step]) -> list[CharacterSet]:
     return sets
 
 
-def _is_lazy(steps: Sequence[Step]) -> bool:
+def _is_lazy(steps: Sequence[RepeatedSet]) -> bool:
     """Return whether the only unbounded step is lazy and follows fixed steps: then the first match is the best."""
     unbounded = [i for i, step in enumerate(steps) if step.high is None]
     if len(unbounded) != 1 or not steps[unbounded[0]].lazy:

@@ -45,7 +45,7 @@ _OPEN, _CLOSE = (TokenType.L_PAREN, TokenType.L_BRACKET), (TokenType.R_PAREN, To
 _DIFFERENCES = dict.fromkeys(("datediff", "date_diff"), "timestampdiff")
 
 
-def position(text: str, offset: int) -> str:
+def place_in_text(text: str, offset: int) -> str:
     """Return the line and column of an offset, counted from one, as text for an error message."""
     line = text.count("\n", 0, offset) + 1
     return f"line {line}, column {offset - text.rfind(chr(10), 0, offset)}"
@@ -72,7 +72,7 @@ def mark_functions(tokens: list[Token], text: str) -> list[Token]:
             and TokenType.DOT not in (before, following)
             and before is not TokenType.ALIAS
         ):
-            raise _unstable(token.text, position(text, token.start))
+            raise _unstable(token.text, place_in_text(text, token.start))
         marked.append(token)
     return marked
 
@@ -108,12 +108,12 @@ def _has_unit(tokens: list[Token], first: int) -> bool:
 def _check_function(token: Token, following: list[Token], *, before: TokenType | None, text: str) -> None:
     name = token.text.lower()
     if name in _REFUSED and before not in _QUANTIFIED:
-        _refuse_function(name, position(text, token.start))
+        _refuse_function(name, place_in_text(text, token.start))
     no_argument = bool(following) and following[0].token_type is TokenType.R_PAREN
     if name in ("unix_timestamp", "to_unix_timestamp") and no_argument:
-        raise _unstable(name, position(text, token.start))
+        raise _unstable(name, place_in_text(text, token.start))
     if token.token_type is TokenType.IDENTIFIER and not _FUNCTION_NAME.fullmatch(token.text):
-        raise UnsupportedQuery(f'function "{token.text[:60]}" at {position(text, token.start)} does not exist')
+        raise UnsupportedQuery(f'function "{token.text[:60]}" at {place_in_text(text, token.start)} does not exist')
 
 
 def _refuse_function(name: str, where: str) -> None:

@@ -54,9 +54,9 @@ def number(text: str) -> Literal:
 
 def integer(value: int) -> Literal:
     """Return an integer literal with the type that Spark gives it: int, bigint or decimal."""
-    if fits(value, INT):
+    if fits_type(value, INT):
         return Literal(value, INT)
-    if fits(value, BIGINT):
+    if fits_type(value, BIGINT):
         return Literal(value, BIGINT)
     return Literal(Decimal(value), decimal_type(Decimal(value)))
 
@@ -74,7 +74,7 @@ def _too_long(text: str) -> Literal:
     raise TypeMismatch(f"the number {text[:50]} has more than 38 digits")
 
 
-def fits(value: int | Decimal, type_: DataType) -> bool:
+def fits_type(value: int | Decimal, type_: DataType) -> bool:
     """Return whether an integer or decimal type holds the value exactly."""
     if type_.kind is Kind.DECIMAL:
         scaled = Decimal(value).scaleb(type_.scale, _WIDE)
@@ -111,7 +111,7 @@ def cast_literal(literal: Literal, target: DataType) -> Literal:
 def _cast_exact(value: int | Decimal, target: DataType) -> Literal:
     if target.kind in FLOATS:
         return Literal(_as_float(float(value), target), target)
-    if (target.kind in INTEGERS or target.kind is Kind.DECIMAL) and fits(value, target):
+    if (target.kind in INTEGERS or target.kind is Kind.DECIMAL) and fits_type(value, target):
         return Literal(_of_scale(value, target), target)
     raise NeedsSpark
 
@@ -142,7 +142,9 @@ def _as_float(value: float, target: DataType) -> float:
 def _cast_text(value: str, target: DataType) -> Literal:
     text = value.strip()
     match target.kind:
-        case Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT if _LONG.fullmatch(text) and fits(int(text), target):
+        case Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT if _LONG.fullmatch(text) and fits_type(
+            int(text), target
+        ):
             return Literal(int(text), target)
         case Kind.DOUBLE | Kind.FLOAT if len(text) < 400 and _DOUBLE.fullmatch(text):
             return Literal(_as_float(float(text), target), target)

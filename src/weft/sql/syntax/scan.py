@@ -16,7 +16,7 @@ from sqlglot.errors import TokenError
 
 from weft.errors import QuerySyntaxError, QueryTooLarge, UnsupportedQuery
 from weft.plan.window import Window
-from weft.sql.syntax.function_marks import mark_functions, position
+from weft.sql.syntax.function_marks import mark_functions, place_in_text
 from weft.sql.syntax.string_literal import join_strings
 from weft.sql.syntax.window_clause import parse_window
 
@@ -92,7 +92,7 @@ def _check_text(text: str) -> None:
         )
     match = _BAD_CHARACTER.search(text)
     if match is not None:
-        where = position(text, match.start())
+        where = place_in_text(text, match.start())
         raise QuerySyntaxError(f"character U+{ord(match[0]):04X} is not allowed in a query at {where}")
 
 
@@ -102,7 +102,7 @@ def _tokenize(text: str) -> list[Token]:
     except TokenError as error:
         offset = _unterminated(text)
         raise QuerySyntaxError(
-            f"a quoted text or comment is not closed at {position(text, offset)}",
+            f"a quoted text or comment is not closed at {place_in_text(text, offset)}",
             hint="Close it with the quote it began with; inside strings write \\' or '' for a quote.",
         ) from error
     return tokens
@@ -144,7 +144,7 @@ def _one_statement(tokens: list[Token], text: str) -> list[Token]:
             if token.token_type is TokenType.SEMICOLON:
                 raise UnsupportedQuery(
                     "a query must be one statement",
-                    detail=f"Another one begins after the semicolon at {position(text, token.start)}.",
+                    detail=f"Another one begins after the semicolon at {place_in_text(text, token.start)}.",
                 )
         return tokens
     word = first.text[:40]
@@ -155,7 +155,7 @@ def _one_statement(tokens: list[Token], text: str) -> list[Token]:
     if word.lower().partition(" ")[0] in _STATEMENTS and first.token_type is not TokenType.IDENTIFIER:
         raise UnsupportedQuery(f"{word.upper()} is not supported", hint="Only SELECT queries can be created.")
     raise QuerySyntaxError(
-        f'expected SELECT but found "{word}" at {position(text, first.start)}', hint="Write SELECT … FROM stream."
+        f'expected SELECT but found "{word}" at {place_in_text(text, first.start)}', hint="Write SELECT … FROM stream."
     )
 
 
@@ -187,11 +187,11 @@ def _check_keywords(tokens: list[Token], text: str) -> None:
             joins += 1
             if tokens[index - 1].token_type is TokenType.CROSS:
                 raise UnsupportedQuery(
-                    f"CROSS JOIN at {position(text, tokens[index - 1].start)} is not supported",
+                    f"CROSS JOIN at {place_in_text(text, tokens[index - 1].start)} is not supported",
                     hint="Join with an equality: JOIN … ON a.key = b.key.",
                 )
         elif token.text == "|>" and kind is not TokenType.STRING:
-            raise UnsupportedQuery(f"pipe syntax at {position(text, token.start)} is not supported")
+            raise UnsupportedQuery(f"pipe syntax at {place_in_text(text, token.start)} is not supported")
     if joins >= MOST_RELATIONS:
         raise too_many_relations()
 
@@ -206,7 +206,7 @@ def too_many_relations() -> UnsupportedQuery:
 
 def _refuse_second_select(tokens: list[Token], index: int, text: str) -> None:
     before = [token.token_type for token in tokens[max(index - 4, 0) : index]]
-    where = position(text, tokens[index].start)
+    where = place_in_text(text, tokens[index].start)
     if any(kind in _SETS for kind in before):
         raise UnsupportedQuery(
             f"UNION, INTERSECT and EXCEPT are not supported: second SELECT at {where}", hint="Create one query each."
@@ -227,7 +227,7 @@ def _check_commas(tokens: list[Token], text: str) -> None:
         if stray:
             comma = before if before.token_type is TokenType.COMMA else token
             assert comma is not None
-            raise QuerySyntaxError(f'unexpected "," at {position(text, comma.start)}')
+            raise QuerySyntaxError(f'unexpected "," at {place_in_text(text, comma.start)}')
 
 
 def _take_windows(tokens: list[Token], windows: dict[int, Window], text: str) -> list[Token]:
@@ -257,12 +257,12 @@ def _take_windows(tokens: list[Token], windows: dict[int, Window], text: str) ->
 def _check_bracket(token: Token, text: str, *, expecting: bool, clause: _Clause) -> None:
     if expecting and token.token_type is TokenType.L_PAREN:
         raise UnsupportedQuery(
-            f"a relation in parentheses at {position(text, token.start)} is not supported",
+            f"a relation in parentheses at {place_in_text(text, token.start)} is not supported",
             hint="FROM takes streams: FROM purchases AS p JOIN ads AS a ON ….",
         )
     if clause is _Clause.FROM and token.token_type is TokenType.L_BRACKET:
         raise QuerySyntaxError(
-            f'unexpected "[" at {position(text, token.start)}',
+            f'unexpected "[" at {place_in_text(text, token.start)}',
             hint="The window follows the stream's name: FROM purchases [RANGE 8 SECONDS] AS p.",
         )
 
@@ -281,11 +281,12 @@ def _take_relation(
     for end in range(index + 1, len(tokens)):
         token = tokens[end]
         if token.token_type is TokenType.R_BRACKET:
-            where = position(text, opening.start)
+            where = place_in_text(text, opening.start)
             windows[name.start] = parse_window(" ".join(body.values()), relation=name.text, position=where)
             return end + 1
         # A suffixed number such as 8S is several tokens over the same characters.
         body[token.start] = text[token.start : token.end + 1]
     raise QuerySyntaxError(
-        f'window of relation "{name.text}" at {position(text, opening.start)} is not closed', hint="Add the missing ]."
+        f'window of relation "{name.text}" at {place_in_text(text, opening.start)} is not closed',
+        hint="Add the missing ].",
     )

@@ -42,12 +42,13 @@ def parse_schema(ddl: str) -> Schema:
     fields = reader.fields("")
     seen: dict[str, str] = {}
     for field in fields:
-        other = seen.setdefault(field.name.lower(), field.name)
-        if other is not field.name:
+        key = field.name.lower()
+        if key in seen:
             raise InvalidStream(
                 f'column "{field.name}" is declared twice in the schema',
-                detail=f'It clashes with "{other}": names are compared without regard to case.',
+                detail=f'It clashes with "{seen[key]}": names are compared without regard to case.',
             )
+        seen[key] = field.name
     return Schema(tuple(fields))
 
 

@@ -21,7 +21,7 @@ from weft.plan.types import (
     DataType,
     Kind,
 )
-from weft.sql.syntax.literal import DIGITS, NeedsSpark, cast_literal, fits, from_units, limits, units
+from weft.sql.syntax.literal import DIGITS, NeedsSpark, cast_literal, fits_type, from_units, limits, units
 
 _FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
@@ -30,14 +30,14 @@ _NESTED = ("array", "map", "struct")
 _WIDE = Context(prec=200)
 
 
-def typed(expression: Expression) -> DataType:
+def known_type(expression: Expression) -> DataType:
     """Return the type of an expression; raise `NeedsSpark` if only Spark knows it."""
     if expression.type is None:
         raise NeedsSpark
     return expression.type
 
 
-def shown(expression: Expression) -> str:
+def error_text(expression: Expression) -> str:
     """Return the text of an expression for an error message."""
     if isinstance(expression, Literal) and expression.type.kind in NUMBERS and expression.value is not None:
         return str(expression.value)
@@ -107,7 +107,7 @@ def widens(source: DataType, target: DataType) -> bool:
 
 def coerce(expression: Expression, target: DataType) -> Expression:
     """Return the expression as `target`, literals folded; raise `NeedsSpark` for a cast that only Spark computes."""
-    source = typed(expression)
+    source = known_type(expression)
     if source == target:
         return expression
     if isinstance(expression, Literal):
@@ -130,9 +130,9 @@ def coerce_key(expression: Expression, target: DataType) -> Expression:
     return Opaque(f"CAST({text} AS {target.ddl().upper()})", tuple(sorted(columns_of(expression))), target)
 
 
-def unify(values: list[Expression]) -> list[Expression]:
+def unify_types(values: list[Expression]) -> list[Expression]:
     """Return the branches of CASE or the arguments of COALESCE, coerced to one type."""
-    types = [typed(value) for value in values]
+    types = [known_type(value) for value in values]
     kinds = {type_.kind for type_ in types} - {Kind.NULL}
     # Spark derives a decimal's size from all branches, and converts text to the types of the other branches.
     if (Kind.STRING in kinds and len(kinds) > 1) or (Kind.DECIMAL in kinds and len(set(types) - {NULL}) > 1):
@@ -154,19 +154,19 @@ def as_condition(expression: Expression, what: str) -> Expression:
     """Return the expression as a boolean; `what` names its place in the error message."""
     if isinstance(expression, Literal) and expression.type.kind is Kind.NULL:
         return Literal(None, BOOLEAN)
-    type_ = typed(expression)
+    type_ = known_type(expression)
     if type_.kind is Kind.STRING and isinstance(expression, Literal):
         raise NeedsSpark
     if type_ != BOOLEAN:
-        raise TypeMismatch(f"{what} must be boolean, not {type_.ddl()}: {shown(expression)}")
+        raise TypeMismatch(f"{what} must be boolean, not {type_.ddl()}: {error_text(expression)}")
     return expression
 
 
-def compare(name: str, left: Expression, right: Expression) -> Expression:
+def bind_comparison(name: str, left: Expression, right: Expression) -> Expression:
     """Return a comparison in canonical form: one type on both sides, and a literal on the right."""
     if isinstance(left, Literal) and not isinstance(right, Literal):
-        return compare(_FLIPPED.get(name, name), right, left)
-    first, second = typed(left), typed(right)
+        return bind_comparison(_FLIPPED.get(name, name), right, left)
+    first, second = known_type(left), known_type(right)
     common = common_type(first, second)
     if common is None:
         raise _incomparable(left, right)
@@ -185,8 +185,9 @@ def compare(name: str, left: Expression, right: Expression) -> Expression:
 
 
 def _incomparable(left: Expression, right: Expression) -> TypeMismatch:
+    first, second = (f"{error_text(side)} of type {known_type(side).ddl()}" for side in (left, right))
     return TypeMismatch(
-        f"cannot compare {shown(left)} of type {typed(left).ddl()} with {shown(right)} of type {typed(right).ddl()}",
+        f"cannot compare {first} with {second}",
         hint="Cast one side: CAST(… AS type).",
     )
 
@@ -197,10 +198,10 @@ def _compare_exact(name: str, left: Expression, value: int | Decimal) -> Express
     The number is rounded to a value of that type that gives the same answer for every left value. Where all left values
     give the same answer, the result is `x = x` (true) or `x <> x` (false): both are NULL if `x` is NULL.
     """
-    type_ = typed(left)
+    type_ = known_type(left)
     always, never = Call("eq", (left, left), BOOLEAN), Call("ne", (left, left), BOOLEAN)
     if name in ("eq", "ne", "eq_null_safe"):
-        if fits(value, type_):
+        if fits_type(value, type_):
             return Call(name, (left, Literal(from_units(units(value, type_), type_), type_)), BOOLEAN)
         if name == "eq_null_safe":
             return Literal(False, BOOLEAN)
@@ -232,6 +233,6 @@ def _compare_constants(name: str, first: Value, second: Value) -> Literal:
     return Literal(answers[name], BOOLEAN)
 
 
-def is_text(expression: Expression) -> bool:
+def is_string(expression: Expression) -> bool:
     """Return whether the type of the expression is string."""
     return expression.type == STRING

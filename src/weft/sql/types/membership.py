@@ -8,8 +8,8 @@ from functools import reduce
 from weft.errors import TypeMismatch
 from weft.plan.expression import Call, Expression, Literal
 from weft.plan.types import BOOLEAN, INTEGERS, DataType, Kind
-from weft.sql.syntax.literal import NeedsSpark, cast_literal, fits, from_units, units
-from weft.sql.types.coercion import coerce, common_type, compare, typed
+from weft.sql.syntax.literal import NeedsSpark, cast_literal, fits_type, from_units, units
+from weft.sql.types.coercion import bind_comparison, coerce, common_type, known_type
 
 _EXACT = (*INTEGERS, Kind.DECIMAL)
 
@@ -25,9 +25,9 @@ def membership(value: Expression, items: list[Expression]) -> Expression:
     # Spark converts text beside other types by rules that depend on the whole list.
     if Kind.STRING in kinds and len(kinds) > 1:
         raise NeedsSpark
-    if typed(value).kind in _EXACT and kinds <= {*_EXACT, Kind.STRING}:
+    if known_type(value).kind in _EXACT and kinds <= {*_EXACT, Kind.STRING}:
         return _exact(value, literals)
-    target = reduce(_common, (item.type for item in literals), typed(value))
+    target = reduce(_common, (item.type for item in literals), known_type(value))
     if target.kind is Kind.OTHER:
         raise NeedsSpark
     members = [cast_literal(item, target) for item in literals]
@@ -35,15 +35,15 @@ def membership(value: Expression, items: list[Expression]) -> Expression:
 
 
 def _spelled_out(value: Expression, items: list[Expression]) -> Expression:
-    if any(typed(item) != typed(value) for item in items):
+    if any(known_type(item) != known_type(value) for item in items):
         raise NeedsSpark
-    comparisons = tuple(compare("eq", value, item) for item in items)
+    comparisons = tuple(bind_comparison("eq", value, item) for item in items)
     return comparisons[0] if len(comparisons) == 1 else Call("or", comparisons, BOOLEAN)
 
 
 def _exact(value: Expression, literals: list[Literal]) -> Expression:
     """Return IN with members in the value's type; members that the type cannot hold match nothing and are dropped."""
-    type_ = typed(value)
+    type_ = known_type(value)
     members: dict[Literal, None] = {}
     for item in literals:
         is_text = item.type.kind is Kind.STRING
@@ -51,7 +51,7 @@ def _exact(value: Expression, literals: list[Literal]) -> Expression:
             case None:
                 members[Literal(None, type_)] = None
             case int() | Decimal() as member:
-                if fits(member, type_):
+                if fits_type(member, type_):
                     members[Literal(from_units(units(member, type_), type_), type_)] = None
             case _:
                 raise NeedsSpark

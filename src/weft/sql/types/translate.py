@@ -15,8 +15,8 @@ from weft.sql.syntax.function_marks import MARK
 from weft.sql.syntax.literal import NeedsSpark, cast_literal, integer, number
 from weft.sql.syntax.parse import flatten, strip
 from weft.sql.syntax.schema import parse_type
-from weft.sql.types.arithmetic import absolute, arithmetic, negate
-from weft.sql.types.coercion import as_condition, coerce, compare, is_text, typed, unify
+from weft.sql.types.arithmetic import bind_absolute, bind_arithmetic, bind_negation
+from weft.sql.types.coercion import as_condition, bind_comparison, coerce, is_string, known_type, unify_types
 from weft.sql.types.membership import membership
 
 Names = Callable[[exp.Column], Column]
@@ -47,9 +47,9 @@ def translate(node: exp.Expr, names: Names) -> Expression:
     if any(value and key not in _UNDERSTOOD for key, value in node.args.items()):
         raise NeedsSpark
     if kind in _COMPARISONS:
-        return compare(_COMPARISONS[kind], translate(node.this, names), translate(node.expression, names))
+        return bind_comparison(_COMPARISONS[kind], translate(node.this, names), translate(node.expression, names))
     if kind in _ARITHMETIC:
-        return arithmetic(_ARITHMETIC[kind], translate(node.this, names), translate(node.expression, names))
+        return bind_arithmetic(_ARITHMETIC[kind], translate(node.this, names), translate(node.expression, names))
     handler = _HANDLERS.get(kind)
     if handler is None:
         raise NeedsSpark
@@ -95,7 +95,7 @@ def _neg(node: exp.Expr, names: Names) -> Expression:
         if literal.type.kind is Kind.DECIMAL and literal.value is not None:
             value = -literal.value  # type: ignore[operator]
             return integer(int(value)) if literal.type.scale == 0 else Literal(value, literal.type)
-    return negate(translate(inner, names))
+    return bind_negation(translate(inner, names))
 
 
 def _connective(name: str, node: exp.Expr, names: Names) -> Expression:
@@ -120,7 +120,7 @@ def _is(node: exp.Expr, names: Names) -> Expression:
 
 
 def _null_test(name: str, value: Expression) -> Expression:
-    if typed(value).kind is Kind.OTHER:
+    if known_type(value).kind is Kind.OTHER:
         raise NeedsSpark
     if isinstance(value, Literal):
         return Literal((value.value is None) is (name == "is_null"), BOOLEAN)
@@ -128,7 +128,7 @@ def _null_test(name: str, value: Expression) -> Expression:
 
 
 def _distinct_from(node: exp.Expr, names: Names) -> Expression:
-    equal = compare("eq_null_safe", translate(node.this, names), translate(node.expression, names))
+    equal = bind_comparison("eq_null_safe", translate(node.this, names), translate(node.expression, names))
     if isinstance(equal, Literal):
         return Literal(not equal.value, BOOLEAN)
     return Call("not", (equal,), BOOLEAN)
@@ -136,9 +136,9 @@ def _distinct_from(node: exp.Expr, names: Names) -> Expression:
 
 def _between(node: exp.Expr, names: Names) -> Expression:
     value, low, high = (translate(node.args[key], names) for key in ("this", "low", "high"))
-    if is_text(low) is not is_text(high):
+    if is_string(low) is not is_string(high):
         raise NeedsSpark
-    return Call("and", (compare("ge", value, low), compare("le", value, high)), BOOLEAN)
+    return Call("and", (bind_comparison("ge", value, low), bind_comparison("le", value, high)), BOOLEAN)
 
 
 def _in(node: exp.Expr, names: Names) -> Expression:
@@ -147,7 +147,9 @@ def _in(node: exp.Expr, names: Names) -> Expression:
 
 def _like(node: exp.Expr, names: Names, escape: str = "\\") -> Expression:
     value, pattern = translate(node.this, names), translate(node.expression, names)
-    if not (is_text(value) and isinstance(pattern, Literal) and isinstance(pattern.value, str) and is_text(pattern)):
+    if not (
+        is_string(value) and isinstance(pattern, Literal) and isinstance(pattern.value, str) and is_string(pattern)
+    ):
         raise NeedsSpark
     check_like(pattern.value, escape)
     extra = () if escape == "\\" else (Literal(escape, STRING),)
@@ -160,7 +162,9 @@ def _regex(node: exp.Expr, names: Names) -> Expression:
 
 
 def _rlike(value: Expression, pattern: Expression) -> Expression:
-    if not (is_text(value) and isinstance(pattern, Literal) and isinstance(pattern.value, str) and is_text(pattern)):
+    if not (
+        is_string(value) and isinstance(pattern, Literal) and isinstance(pattern.value, str) and is_string(pattern)
+    ):
         raise NeedsSpark
     literal_text = checked_regex(pattern.value, "rlike")
     return (
@@ -184,7 +188,7 @@ def _case(node: exp.Expr, names: Names) -> Expression:
     for branch in node.args["ifs"]:
         condition = translate(branch.this, names)
         if subject is not None:
-            condition = compare("eq", subject, condition)
+            condition = bind_comparison("eq", subject, condition)
         conditions.append(as_condition(condition, "the condition of CASE"))
         values.append(translate(branch.args["true"], names))
     default = node.args.get("default")
@@ -193,9 +197,9 @@ def _case(node: exp.Expr, names: Names) -> Expression:
 
 
 def _cases(conditions: list[Expression], values: list[Expression]) -> Expression:
-    *branches, default = unify(values)
+    *branches, default = unify_types(values)
     args = [operand for pair in zip(conditions, branches, strict=True) for operand in pair]
-    return Call("case", (*args, default), typed(default))
+    return Call("case", (*args, default), known_type(default))
 
 
 def _cast(node: exp.Expr, names: Names) -> Expression:
@@ -216,7 +220,7 @@ def _extract(node: exp.Expr, names: Names) -> Expression:
 
 
 def _part(name: str, value: Expression) -> Expression:
-    type_ = typed(value)
+    type_ = known_type(value)
     function = _DATE_PARTS.get(name) if type_.kind in (Kind.DATE, Kind.TIMESTAMP) else None
     function = function or (_TIME_PARTS.get(name) if type_.kind is Kind.TIMESTAMP else None)
     if function is None:
@@ -231,23 +235,23 @@ def _function(node: exp.Expr, names: Names) -> Expression:
         case (("isnull" | "isnotnull"), [value]):
             return _null_test("is_null" if name == "isnull" else "is_not_null", value)
         case "abs", [value]:
-            return absolute(value)
+            return bind_absolute(value)
         case ("negative", [value]):
-            return negate(value)
+            return bind_negation(value)
         case "mod", [left, right]:
-            return arithmetic("mod", left, right)
-        case (("length" | "len" | "char_length" | "character_length"), [value]) if is_text(value):
+            return bind_arithmetic("mod", left, right)
+        case (("length" | "len" | "char_length" | "character_length"), [value]) if is_string(value):
             return Call("length", (value,), INT)
         case _, [value] if name in _DATE_PARTS or name in _TIME_PARTS:
             return _part(name, value)
-        case _, [value, searched] if name in _TEXT_TESTS and is_text(value) and is_text(searched):
+        case _, [value, searched] if name in _TEXT_TESTS and is_string(value) and is_string(searched):
             test = _TEXT_TESTS[name]
             return _rlike(value, searched) if test == "rlike" else Call(test, (value, searched), BOOLEAN)
         case "if", [condition, chosen, other]:
             return _cases([as_condition(condition, "the condition of IF")], [chosen, other])
         case ("coalesce", [_, *_]) | ("nvl" | "ifnull", [_, _]):
-            values = unify(args)
-            return Call("coalesce", tuple(values), typed(values[0]))
+            values = unify_types(args)
+            return Call("coalesce", tuple(values), known_type(values[0]))
         case _:
             raise NeedsSpark
 

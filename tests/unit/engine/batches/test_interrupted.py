@@ -13,7 +13,7 @@ import pytest
 from tests.support.engine_sample import JOIN, open_core, rows, run_batch
 from tests.support.harness import CoreHarness
 from weft.storage.head import Head
-from weft.storage.uninterrupted import uninterrupted
+from weft.storage.uninterrupted import defer_signals
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_signals_wait_in_the_main_thread_and_handlers_are_put_back() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
     try:
-        with uninterrupted():
+        with defer_signals():
             signal.raise_signal(signal.SIGTERM)
             assert seen == []
         assert seen == [signal.SIGTERM]
@@ -104,7 +104,7 @@ def test_signals_wait_in_the_main_thread_and_handlers_are_put_back() -> None:
         assert len(seen) == 2
     finally:
         signal.signal(signal.SIGTERM, before)
-    thread = threading.Thread(target=lambda: uninterrupted().__enter__())
+    thread = threading.Thread(target=lambda: defer_signals().__enter__())
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGTERM) is before

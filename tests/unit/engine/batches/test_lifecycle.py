@@ -21,7 +21,7 @@ from weft.engine.inputs.declare import declare_stream, files
 from weft.engine.inputs.inputs import Inputs
 from weft.errors import StateCorrupt
 from weft.execution.program import BatchTask, Program
-from weft.service.health import Pulse, Standing, State, look_at
+from weft.service.health import HealthTracker, Standing, State, observe_engine
 from weft.spark.stream_frames import Frames
 from weft.sql import bind
 from weft.storage.directory import Directory
@@ -77,7 +77,7 @@ class Site:
                 catalog=Catalog(self.core), health=self.running.health, error=None, stream_errors=self.inputs.faults
             ),
         )
-        self._pulse = Pulse(batch_limit=LIMIT, clock=lambda: self.now)
+        self._pulse = HealthTracker(batch_limit=LIMIT, clock=lambda: self.now)
 
     def query(self, stream: str) -> None:
         self.core.submit(create=[(f"of_{stream}", bind(f"SELECT v FROM {stream}", self.core.streams))])
@@ -103,7 +103,7 @@ class Site:
         self.running._loop(0.0)
 
     def standing(self) -> Standing:
-        return self._pulse.seen(look_at(self._engine))
+        return self._pulse.seen(observe_engine(self._engine))
 
     def is_idle(self) -> None:
         assert self.running.health().state == "idle"

@@ -19,7 +19,7 @@ from weft.plan.slots import Slots
 from weft.planner.plan import assemble
 from weft.storage.bucket import Bucket, Part
 from weft.storage.journal import StreamTotals
-from weft.storage.result_files import PartRef, Piece, Segment
+from weft.storage.result_files import PartRef, Segment, SegmentPiece
 
 QUERIES = [live(JOIN, 0), live("SELECT x FROM a", 1)]
 JOINED, SELECTED = (each.strategy.stores[0] for each in QUERIES)
@@ -67,7 +67,7 @@ def test_a_bucket_that_came_twice_counts_once() -> None:
 
 
 def test_merges_segments_and_copies_are_gathered() -> None:
-    segment = Segment("3/p.pairs.arrow", (Piece("j", PartRef("3/j", 0), PartRef("2/k", 1), 4),), 8)
+    segment = Segment("3/p.pairs.arrow", (SegmentPiece("j", PartRef("3/j", 0), PartRef("2/k", 1), 4),), 8)
     reports = [
         ProbeReport(segment=segment, copied=["3/c1"], merged=[bucket("3/m0", JOINED)]),
         ProbeReport(merged=[bucket("3/m1", JOINED)], merged_away=["1/y", "1/x"], copied=["3/c2"]),

@@ -16,7 +16,7 @@ from weft.plan.slots import Slots
 from weft.storage.bucket import Bucket, Part
 from weft.storage.directory import Directory
 from weft.storage.journal import Journal, Manifest
-from weft.storage.result_files import PartRef, Piece, Segment
+from weft.storage.result_files import PartRef, Segment, SegmentPiece
 
 SECOND = 1_000_000
 QUERY = live(JOIN)
@@ -41,7 +41,7 @@ def bucket(path: str, second: int, *, epoch: int = 0, store: StoreId = LEFT, slo
 
 def manifest(batch: int, *buckets: Bucket, needs: tuple[str, ...] = (), merged_away: tuple[str, ...] = ()) -> Manifest:
     """A batch that made buckets, and results that refer to the files `needs`."""
-    pieces = tuple(Piece("j", PartRef(path, 0), PartRef(path, 0), 1) for path in needs)
+    pieces = tuple(SegmentPiece("j", PartRef(path, 0), PartRef(path, 0), 1) for path in needs)
     segments = (Segment(path(batch, "p.pairs.arrow"), pieces, 1),) if needs else ()
     return Manifest(batch, 0.0, (), buckets, merged_away, segments, (), (), (), 0)
 

@@ -156,7 +156,7 @@ def test_readers_meet_no_missing_file_while_results_are_trimmed(opened: Opened) 
 
 def failing_at(monkeypatch: pytest.MonkeyPatch, value: int) -> None:
     """As if an expression failed on this value."""
-    read = result_log.projected
+    read = result_log.result_tables
 
     def fails(*arguments: Any, **options: Any) -> Iterator[pa.Table]:
         for table in read(*arguments, **options):
@@ -164,7 +164,7 @@ def failing_at(monkeypatch: pytest.MonkeyPatch, value: int) -> None:
                 raise QueryFailed("an expression of its SELECT list fails on a row", detail="by zero")
             yield table
 
-    monkeypatch.setattr(result_log, "projected", fails)
+    monkeypatch.setattr(result_log, "result_tables", fails)
 
 
 @pytest.mark.parametrize("ended", [False, True])

@@ -9,7 +9,7 @@ import pytest
 from tests.support.engine_sample import JOIN, open_core, rows
 from tests.support.harness import CoreHarness
 from weft.engine.views.operator_rates import rows_through
-from weft.engine.views.plan_graph import Graph, Kind, plan_graph, query_node
+from weft.engine.views.plan_graph import Graph, NodeKind, plan_graph, query_node
 from weft.engine.views.what_if import what_if
 from weft.sql import bind
 
@@ -61,7 +61,7 @@ def test_all_of_them_together_are_one_graph(harness: CoreHarness) -> None:
     for name, sql in QUERIES.items():
         harness.create(sql, name)
     graph = graph_of(harness)
-    assert {node.kind for node in graph.nodes.values()} == set(Kind)
+    assert {node.kind for node in graph.nodes.values()} == set(NodeKind)
     for live in harness.core.plan.queries:
         mine = {node.id for node in graph.of(live.slot)}
         used = [a for a, b in graph.edges if b == query_node(live.record.name)]
@@ -72,7 +72,7 @@ def test_all_of_them_together_are_one_graph(harness: CoreHarness) -> None:
 def test_queries_share_nodes(harness: CoreHarness) -> None:
     harness.create(JOIN, "first")
     harness.create(JOIN, "second")
-    joins = [node for node in graph_of(harness).nodes.values() if node.kind is Kind.JOIN]
+    joins = [node for node in graph_of(harness).nodes.values() if node.kind is NodeKind.JOIN]
     assert [node.slots for node in joins] == [0b11]
 
 
@@ -94,7 +94,7 @@ def test_rows_go_through_nodes_of_the_graph(harness: CoreHarness) -> None:
 
 def test_what_a_query_would_add(harness: CoreHarness) -> None:
     first = what_if(harness.core, bind(JOIN, harness.core.streams))
-    assert {node.kind for node in first.nodes} == {Kind.STREAM, Kind.SELECTION, Kind.STORE, Kind.JOIN}
+    assert {node.kind for node in first.nodes} == {NodeKind.STREAM, NodeKind.SELECTION, NodeKind.STORE, NodeKind.JOIN}
     assert first.new == {node.id for node in first.nodes}
     harness.create(JOIN, "there")
     assert what_if(harness.core, bind(JOIN, harness.core.streams)).new == frozenset()
@@ -110,7 +110,7 @@ def test_what_it_would_cost(harness: CoreHarness) -> None:
     assert shared.cost_added == 0
     assert shared.cost_alone == pytest.approx(4 * shared.rows_per_second)
     other = what_if(harness.core, bind(JOIN.replace("p.k = q.k", "p.x = q.x"), harness.core.streams))
-    assert {node.kind for node in other.nodes if node.id in other.new} == {Kind.STORE, Kind.JOIN}
+    assert {node.kind for node in other.nodes if node.id in other.new} == {NodeKind.STORE, NodeKind.JOIN}
     assert other.cost_alone == pytest.approx(4 * other.rows_per_second)
     assert other.cost_added == pytest.approx(2 * other.rows_per_second)
     assert f"adds {other.cost_added:,.0f} rows per second of work" in other.text
@@ -132,5 +132,5 @@ def test_what_if_agrees_with_what_comes(harness: CoreHarness, name: str) -> None
     imagined = what_if(harness.core, bind(QUERIES[name], harness.core.streams))
     harness.create(QUERIES[name], "real")
     live = next(each for each in harness.core.plan.queries if each.record.name == "real")
-    there = {node.id for node in graph_of(harness).of(live.slot) if node.kind is not Kind.QUERY}
+    there = {node.id for node in graph_of(harness).of(live.slot) if node.kind is not NodeKind.QUERY}
     assert {node.id for node in imagined.nodes} == there

@@ -10,7 +10,7 @@ from tests.support.engine_sample import open_core, rows
 from tests.support.harness import CoreHarness
 from tests.unit.engine.views.test_graph import QUERIES, RANGE, TUMBLE
 from weft.engine.views.part import part_of
-from weft.engine.views.plan_graph import Kind, plan_graph
+from weft.engine.views.plan_graph import NodeKind, plan_graph
 from weft.engine.views.what_if import what_if
 from weft.plan.slots import Slots
 from weft.sql import bind
@@ -53,7 +53,7 @@ def test_its_operators_are_operators_of_the_whole(harness: CoreHarness) -> None:
     for live in plan.queries:
         if mine >> live.slot & 1:
             assert {node.id for node in part.of(live.slot)} == {node.id for node in whole.of(live.slot)}
-    assert {node.title for node in part.nodes.values() if node.kind is Kind.QUERY} == {f"mine.{n}" for n in QUERIES}
+    assert {node.title for node in part.nodes.values() if node.kind is NodeKind.QUERY} == {f"mine.{n}" for n in QUERIES}
 
 
 def test_nothing_in_it_is_of_anybody_else(harness: CoreHarness) -> None:
@@ -62,7 +62,7 @@ def test_nothing_in_it_is_of_anybody_else(harness: CoreHarness) -> None:
     texts = "\n".join(f"{n.title}: {n.detail}" for n in plan_graph(plan, streams).nodes.values())
     assert SECRET in texts
     nodes = plan_graph(part_of(plan, streams, mine), streams).nodes.values()
-    shown = "\n".join(f"{node.title}: {node.detail}" for node in nodes if node.kind is not Kind.STREAM)
+    shown = "\n".join(f"{node.title}: {node.detail}" for node in nodes if node.kind is not NodeKind.STREAM)
     assert SECRET not in shown
     assert ", s" not in shown, "a column that only others read"
 

@@ -37,7 +37,7 @@ def opened(path: Path, sql: str) -> CoreHarness:
 def looked_at() -> tuple[list[int], list[object]]:
     """How many cells or rows were taken, from here on."""
     counts: list[int] = []
-    chosen, spelled = session_index.chosen_cells, session_index.spelled_out
+    chosen, spelled = session_index.chosen_cells, session_index.concat_ranges
 
     def counted_cells(cells, taken):  # type: ignore[no-untyped-def]
         counts.append(len(taken))
@@ -50,7 +50,7 @@ def looked_at() -> tuple[list[int], list[object]]:
 
     patches = [
         patch.object(session_cells, "chosen_cells", counted_cells),
-        patch.object(session_join, "spelled_out", counted_rows),
+        patch.object(session_join, "concat_ranges", counted_rows),
     ]
     return counts, patches
 

@@ -17,7 +17,7 @@ from weft.execution.aggregate import stored_slices as slice_state
 from weft.execution.aggregate.stored_slices import load_cells, merge_slices, with_meaning
 from weft.execution.program import BatchTask, Program
 from weft.kernels.aggregate.cells import LAST, ROWS, Cells, only_groups
-from weft.kernels.aggregate.rows_to_cells import collect
+from weft.kernels.aggregate.rows_to_cells import rows_to_cells
 from weft.kernels.bitset import set_from_words
 from weft.plan.slots import Slots
 from weft.plan.types import BIGINT, STRING
@@ -37,7 +37,7 @@ def some_cells(*sets: int) -> Cells:
     rows_ = [Row(0, mask, at, "x") for at, mask in enumerate(sets)]
     windows = dict.fromkeys(range(130), (5, 5))
     batch = batch_of(rows_, BIGINT, STRING, slots=130)
-    cells = collect(batch, families_of(windows, apart=False), accumulators_of(calls_for(STRING)))
+    cells = rows_to_cells(batch, families_of(windows, apart=False), accumulators_of(calls_for(STRING)))
     assert cells is not None
     return cells
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft.execution.input import decode, quarantine, text_blocks
-from weft.execution.input.decode import read_pieces
+from weft.execution.input.decode import decode_files
 from weft.execution.input.pieces import Piece
 from weft.plan.stream import FileSource, Format, Stream
 from weft.sql import parse_schema
@@ -32,7 +32,7 @@ def read(folder: Path, text: str | bytes, format_: Format, ddl: str = DDL) -> tu
     path = folder / "file"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     found = stream(folder, format_, ddl)
-    pieces = list(read_pieces(found, [str(path)], columns=found.schema.names(), quarantine=str(folder / "aside")))
+    pieces = list(decode_files(found, [str(path)], columns=found.schema.names(), quarantine=str(folder / "aside")))
     return pa.concat_tables([piece.table for piece in pieces]), pieces[-1]
 
 
@@ -182,7 +182,9 @@ def test_a_value_that_does_not_fit_in_a_parquet_file(tmp_path: Path) -> None:
     values = values.set_column(1, "k", pa.array([0.5 if k in (7, 999) else float(k) for k in range(1000)]))
     found = stream(tmp_path, Format.PARQUET)
     pa.parquet.write_table(values, tmp_path / "file")
-    pieces = list(read_pieces(found, [str(tmp_path / "file")], columns=["ts", "k"], quarantine=str(tmp_path / "aside")))
+    pieces = list(
+        decode_files(found, [str(tmp_path / "file")], columns=["ts", "k"], quarantine=str(tmp_path / "aside"))
+    )
     assert [piece.table.num_rows for piece in pieces] == [998]
     assert (pieces[0].bad_rows, pieces[0].bad_files) == (2, ())
     head, first, second = letters(tmp_path)
@@ -201,7 +203,7 @@ def test_a_text_that_is_no_text(tmp_path: Path, format_: Format) -> None:
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, values.schema) as writer:
             writer.write_table(values)
     found = stream(tmp_path, format_)
-    (piece,) = read_pieces(found, [str(path)], columns=["ts", "k", "s"], quarantine=str(tmp_path / "aside"))
+    (piece,) = decode_files(found, [str(path)], columns=["ts", "k", "s"], quarantine=str(tmp_path / "aside"))
     assert (piece.table["s"].to_pylist(), piece.bad_rows, piece.bad_files) == (["a", "c"], 1, ())
     assert letters(tmp_path)[1]["at"] == "row 2"
 
@@ -214,9 +216,9 @@ def test_an_arrow_file_with_wrong_offsets_is_a_bad_file(tmp_path: Path) -> None:
         writer.write_batch(values)
     found = stream(tmp_path, Format.ARROW)
     urls = [str(tmp_path / "file")]
-    (piece,) = read_pieces(found, urls, columns=["ts", "k", "s"], quarantine=str(tmp_path / "aside"))
+    (piece,) = decode_files(found, urls, columns=["ts", "k", "s"], quarantine=str(tmp_path / "aside"))
     assert (piece.table.num_rows, len(piece.bad_files)) == (0, 1)
-    (other,) = read_pieces(found, urls, columns=["ts", "k"], quarantine=str(tmp_path / "aside"))
+    (other,) = decode_files(found, urls, columns=["ts", "k"], quarantine=str(tmp_path / "aside"))
     assert (other.table.num_rows, other.bad_files) == (3, ())
 
 

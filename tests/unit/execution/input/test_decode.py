@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 
 from weft.errors import BadFile
-from weft.execution.input.conform import Wanted
-from weft.execution.input.decode import local_path, read_pieces, sample_file
+from weft.execution.input.conform import WantedColumns
+from weft.execution.input.decode import decode_files, path_from_spark, sample_file
 from weft.plan.stream import FileSource, Format, Stream
 from weft.sql import parse_schema
 
@@ -57,7 +57,7 @@ def read(folder: Path, content: Any, ddl: str, format_: Format = Format.PARQUET,
 
 
 def table_of(found: Stream, *paths: str) -> pa.Table:
-    pieces = list(read_pieces(found, paths, columns=found.schema.names(), quarantine=""))
+    pieces = list(decode_files(found, paths, columns=found.schema.names(), quarantine=""))
     return pa.concat_tables([piece.table for piece in pieces])
 
 
@@ -162,7 +162,7 @@ def test_a_missing_field_of_a_json_record_is_null(tmp_path: Path) -> None:
 def test_empty_files_have_no_rows(tmp_path: Path, format_: Format, content: Any, ddl: str) -> None:
     table = read(tmp_path, content, ddl, format_)
     assert table.num_rows == 0
-    assert table.schema == Wanted(tuple(parse_schema(ddl))).empty().schema
+    assert table.schema == WantedColumns(tuple(parse_schema(ddl))).empty().schema
 
 
 @pytest.mark.parametrize("format_", [Format.PARQUET, Format.ARROW])
@@ -313,7 +313,7 @@ def stream(folder: Path, on_bad_file: str = "quarantine", ddl: str = "ts timesta
 
 
 def read_all(found: Stream, urls: Sequence[str], quarantine: Path) -> tuple[pa.Table, tuple[str, ...]]:
-    pieces = list(read_pieces(found, urls, columns=found.schema.names(), quarantine=str(quarantine)))
+    pieces = list(decode_files(found, urls, columns=found.schema.names(), quarantine=str(quarantine)))
     return pa.concat_tables([piece.table for piece in pieces]), pieces[-1].bad_files
 
 
@@ -375,4 +375,4 @@ def test_files_of_one_stream_fit_together_whatever_each_looks_like(tmp_path: Pat
     ],
 )  # fmt: skip
 def test_paths_as_spark_reports_them(url: str, path: str) -> None:
-    assert local_path(url) == path
+    assert path_from_spark(url) == path

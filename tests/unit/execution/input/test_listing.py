@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.execution.input import listing
-from weft.execution.input.listing import Listing, spread
+from weft.execution.input.listing import Listing, group_files
 
 LONG_AGO = 1_500_000_000_000_000_000
 
@@ -117,7 +117,7 @@ def test_a_directory_that_is_missing_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tasks", [1, 2, 3, 8])
 def test_files_are_spread_evenly_and_each_goes_to_one_task(tasks: int) -> None:
     files = [("s", f"f{n}", size) for n, size in enumerate((100, 1, 50, 49, 0, 0))]
-    groups = spread(files, tasks)
+    groups = group_files(files, tasks)
     assert len(groups) == min(tasks, len(files))
     assert sorted(each for group in groups for each in group) == sorted((s, f) for s, f, _ in files)
     if tasks == 2:
@@ -126,4 +126,4 @@ def test_files_are_spread_evenly_and_each_goes_to_one_task(tasks: int) -> None:
 
 
 def test_no_files_need_no_task() -> None:
-    assert spread([], 4) == ()
+    assert group_files([], 4) == ()

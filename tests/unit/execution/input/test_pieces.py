@@ -12,7 +12,7 @@ import pytest
 
 from weft.execution.input import columnar_files as decode_binary
 from weft.execution.input import pieces, text_blocks
-from weft.execution.input.decode import read_pieces
+from weft.execution.input.decode import decode_files
 from weft.execution.input.pieces import Piece, aside_from_texts, aside_to_texts, cut_pieces
 from weft.plan.stream import FileSource, Format, Stream
 from weft.sql import parse_schema
@@ -86,7 +86,7 @@ def test_large_files_come_in_pieces_and_small_ones_together(
     small = [write(tmp_path / f"small{n}", table(300, 10_000 + 300 * n), format_) for n in range(5)]
     large = write(tmp_path / "large", table(2500), format_)
     found = list(
-        read_pieces(
+        decode_files(
             stream(tmp_path, format_), [small[0], large, *small[1:]],
             columns=["ts", "k"], quarantine="", rows=1000, checked=checked,
         )
@@ -113,7 +113,7 @@ def test_a_large_file_with_a_torn_end_is_void(tmp_path: Path, checked: bool) -> 
     good, bad = (Path(write(tmp_path / name, table(2500), Format.PARQUET)) for name in ("good", "bad"))
     spoil(bad)
     found = list(
-        read_pieces(
+        decode_files(
             stream(tmp_path, Format.PARQUET), [str(bad), str(good)], columns=["ts", "k"],
             quarantine=str(tmp_path / "aside"), rows=1000, checked=checked,
         )
@@ -146,12 +146,12 @@ def test_a_parquet_file_of_a_constant_does_not_fill_the_memory(tmp_path: Path) -
     before = pa.total_allocated_bytes()
     found = stream(tmp_path, Format.PARQUET)
     seen = 0
-    for piece in read_pieces(found, [str(path)], columns=["ts", "k"], quarantine=""):
+    for piece in decode_files(found, [str(path)], columns=["ts", "k"], quarantine=""):
         seen += piece.table.num_rows
         assert piece.table.num_rows <= pieces.ROWS_AT_ONCE
         assert pa.total_allocated_bytes() - before < 200 << 20
     assert seen == rows * groups
-    for number, piece in enumerate(read_pieces(found, [str(path)], columns=["ts", "k", "s"], quarantine="")):
+    for number, piece in enumerate(decode_files(found, [str(path)], columns=["ts", "k", "s"], quarantine="")):
         assert piece.table.nbytes <= pieces.BYTES_AT_ONCE + decode_binary.BYTES_DECODED
         assert pa.total_allocated_bytes() - before < 5 * pieces.BYTES_AT_ONCE
         if number == 2:

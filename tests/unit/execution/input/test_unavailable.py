@@ -15,7 +15,7 @@ import pytest
 
 from weft.errors import BadFile, SourceUnavailable
 from weft.execution.input import decode, quarantine
-from weft.execution.input.decode import read_pieces
+from weft.execution.input.decode import decode_files
 from weft.execution.input.pieces import Piece
 from weft.execution.input.quarantine import Quarantine
 from weft.plan.stream import FileSource, Format, Stream
@@ -34,7 +34,7 @@ def stream(folder: Path, format_: Format = Format.PARQUET) -> Stream:
 
 def read(folder: Path, *paths: Path, format_: Format = Format.PARQUET) -> list[Piece]:
     urls = [str(path) for path in paths]
-    return list(read_pieces(stream(folder, format_), urls, columns=["ts", "k"], quarantine=str(folder / "aside")))
+    return list(decode_files(stream(folder, format_), urls, columns=["ts", "k"], quarantine=str(folder / "aside")))
 
 
 def put(path: Path) -> Path:

@@ -17,7 +17,7 @@ from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading
 from weft.execution.results.reading import BucketRows, CombinationRows, PiecePairs, WindowCells
 from weft.kernels import large_text as wide
 from weft.planner.strategy import choose_strategy
-from weft.spark.select_list import project, read_schema, to_rows
+from weft.spark.select_list import read_results, read_schema, to_rows
 from weft.storage.result_files import PartRef
 
 
@@ -141,7 +141,7 @@ def test_plain_columns_are_projected_without_spark(harness: CoreHarness) -> None
     chunks = list(chunks_of(found, harness.core.inventory.results))
     nothing: Any = None
     outputs = harness.core.roster.bound_query(harness._record("q").id).outputs
-    (table,) = project(nothing, found, chunks, outputs)
+    (table,) = read_results(nothing, found, chunks, outputs)
     (row,) = to_rows(table)
     assert (row.text, row.ts, row.text2) == ("é", at(1), 5)
 

@@ -16,7 +16,7 @@ from tests.support.read_results import read_chunk
 from weft.execution.results import chunk as found
 from weft.execution.results import read
 from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading
-from weft.execution.results.recent import UNUSED_SECONDS, Lately
+from weft.execution.results.recent import UNUSED_SECONDS, RecentCache
 from weft.planner.strategy import choose_strategy
 from weft.spark import result_tables as projected
 
@@ -47,7 +47,9 @@ def pages(harness: CoreHarness, name: str, size: int, most_bytes: int | None = N
     while True:
         chunks = list(chunks_of(reading, core.inventory.results_of(0)))
         tables = list(
-            projected.projected(nothing, reading, chunks, query.outputs, skip=skip, limit=size, most_bytes=most_bytes)
+            projected.result_tables(
+                nothing, reading, chunks, query.outputs, skip=skip, limit=size, most_bytes=most_bytes
+            )
         )
         if not tables:
             return
@@ -69,7 +71,7 @@ def counting(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[in
 def test_groups_are_found_once_for_all_pages(harness: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, every page of a million groups merged the million."""
     (whole,) = pages(harness, "all", 1000)
-    monkeypatch.setattr(found, "_GROUPS", Lately(1 << 20))
+    monkeypatch.setattr(found, "_GROUPS", RecentCache(1 << 20))
     merged = counting(monkeypatch, found, "compact")
     every = list(pages(harness, "all", 7))
     assert len(every) == -(-GROUPS // 7)
@@ -79,7 +81,7 @@ def test_groups_are_found_once_for_all_pages(harness: CoreHarness, monkeypatch: 
 
 def test_what_does_not_fit_is_found_again(harness: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     (whole,) = pages(harness, "all", 1000)
-    monkeypatch.setattr(found, "_GROUPS", Lately(10))
+    monkeypatch.setattr(found, "_GROUPS", RecentCache(10))
     assert pa.concat_tables(list(pages(harness, "all", 7))).equals(whole)
 
 
@@ -97,12 +99,12 @@ def test_pages_with_having_compute_no_row_before_them_again(
     harness: CoreHarness, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     """Before, each page computed all rows from the beginning of the batch on, by Spark."""
-    monkeypatch.setattr(projected, "project", without_spark)
-    monkeypatch.setattr(projected, "_TABLES", Lately(room))
-    monkeypatch.setattr(projected, "_COUNTS", Lately(1000))
+    monkeypatch.setattr(projected, "read_results", without_spark)
+    monkeypatch.setattr(projected, "_TABLES", RecentCache(room))
+    monkeypatch.setattr(projected, "_COUNTS", RecentCache(1000))
     monkeypatch.setattr(projected, "PIECE_ROWS", 10)
     monkeypatch.setattr(read, "PIECE_ROWS", 10)
-    computed = counting(monkeypatch, projected, "project")
+    computed = counting(monkeypatch, projected, "read_results")
     every = list(pages(harness, "some", 3))
     together = pa.concat_tables(every)
     assert sorted(together["k"].to_pylist()) == list(range(1, GROUPS, 2))
@@ -113,8 +115,8 @@ def test_pages_with_having_compute_no_row_before_them_again(
 
 def test_pages_with_having_are_bounded_in_bytes(harness: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, this bound was ignored."""
-    monkeypatch.setattr(projected, "project", without_spark)
-    monkeypatch.setattr(projected, "_TABLES", Lately(1 << 20))
+    monkeypatch.setattr(projected, "read_results", without_spark)
+    monkeypatch.setattr(projected, "_TABLES", RecentCache(1 << 20))
     every = list(pages(harness, "some", 100, most_bytes=200))
     assert sum(table.num_rows for table in every) == GROUPS // 2
     assert max(table.nbytes for table in every) <= 200
@@ -124,7 +126,7 @@ def test_pages_with_having_are_bounded_in_bytes(harness: CoreHarness, monkeypatc
 
 
 def test_what_was_not_used_for_longest_goes_first() -> None:
-    kept = Lately[str](10)
+    kept = RecentCache[str](10)
     kept.put("a", "A", 4)
     kept.put("b", "B", 4)
     assert kept.get("a") == "A"
@@ -140,7 +142,7 @@ def test_what_nobody_has_used_for_a_while_goes() -> None:
     """Before, results that nobody could read any more stayed in memory up to the bound, which a service reaches after
     some hours."""
     now = [0.0]
-    kept = Lately[str](100, clock=lambda: now[0])
+    kept = RecentCache[str](100, clock=lambda: now[0])
     kept.put("a", "A", 4)
     kept.put("b", "B", 4)
     now[0] = UNUSED_SECONDS

@@ -18,12 +18,12 @@ from tests.support.read_results import read_chunk
 from weft.errors import ResultsGone
 from weft.execution.results import read
 from weft.execution.results.chunk import Found
-from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading, ranges, read_pieces
+from weft.execution.results.read import Chunk, Reading, chunks_of, plan_reading, ranges, read_rows
 from weft.execution.results.row_widths import row_widths
 from weft.plan.query import Output
 from weft.planner.strategy import choose_strategy
 from weft.spark import result_tables as projected_module
-from weft.spark.result_tables import projected
+from weft.spark.result_tables import result_tables
 from weft.sql import bind
 
 SLIDING = "[RANGE 8 SECONDS SLIDE 2 SECONDS]"
@@ -88,7 +88,7 @@ def test_a_range_is_the_same_as_all_rows_cut(
     assert len(every) > 10
     monkeypatch.setattr(read, "PIECE_ROWS", rows_at_once)
     monkeypatch.setattr(read, "PIECE_BYTES", bytes_at_once)
-    assert listed(piece for chunk in chunks for piece in read_pieces(reading, chunk)) == every
+    assert listed(piece for chunk in chunks for piece in read_rows(reading, chunk)) == every
     for skip, limit in ((0, 1), (1, 5), (len(every) // 2, 7), (len(every) - 2, 9), (len(every), 3), (0, None)):
         cut = every[skip:] if limit is None else every[skip : skip + limit]
         assert listed(each.build() for each in ranges(reading, chunks, skip=skip, limit=limit)) == cut
@@ -128,8 +128,8 @@ def test_one_row_of_many_pairs_builds_one_row(pairs: CoreHarness, built: list[in
     reading, chunks = of(pairs, "self")
     outputs = pairs.core.roster.bound_query(pairs._record("self").id).outputs
     nothing: Any = lambda: None  # noqa: E731 nobody computes with it
-    (first,) = projected(nothing, reading, chunks, outputs, limit=1)
-    (late,) = projected(nothing, reading, chunks, outputs, skip=350_000, limit=1)
+    (first,) = result_tables(nothing, reading, chunks, outputs, limit=1)
+    (late,) = result_tables(nothing, reading, chunks, outputs, skip=350_000, limit=1)
     assert (first.num_rows, late.num_rows, built) == (1, 1, [1, 1])
 
 
@@ -151,9 +151,9 @@ def test_rows_that_spark_makes_large_come_in_small_groups(
         jobs.append(sum(table.num_rows for table in tables))
         return iter(tables)
 
-    monkeypatch.setattr(projected_module, "project", counted)
+    monkeypatch.setattr(projected_module, "read_results", counted)
     nothing: Any = lambda: None  # noqa: E731 nobody computes with it
-    total = sum(table.num_rows for table in projected(nothing, reading, chunks, made, limit=40_000))
+    total = sum(table.num_rows for table in result_tables(nothing, reading, chunks, made, limit=40_000))
     assert total == 40_000
     assert max(jobs) <= most_rows
     assert len(jobs) == -(-40_000 // min(most_rows, 40_000))
@@ -165,7 +165,7 @@ def open_outputs(sql: str) -> tuple[Output, ...]:
 
 def test_all_rows_come_in_pieces_of_bounded_size(pairs: CoreHarness, built: list[int]) -> None:
     reading, chunks = of(pairs, "self")
-    assert sum(table.num_rows for chunk in chunks for table in read_pieces(reading, chunk)) == 600 * 600
+    assert sum(table.num_rows for chunk in chunks for table in read_rows(reading, chunk)) == 600 * 600
     assert len(built) > 2
     assert max(built) <= read.PIECE_ROWS
 
@@ -183,7 +183,7 @@ def test_large_rows_come_in_small_pieces(tmp_path: Path, built: list[int], monke
         }
     )
     reading, chunks = of(harness, "q")
-    tables = [table for chunk in chunks for table in read_pieces(reading, chunk)]
+    tables = [table for chunk in chunks for table in read_rows(reading, chunk)]
     assert sum(table.num_rows for table in tables) == 800
     assert max(sum(map(len, table["0.s"].to_pylist())) for table in tables) <= 50_000
 
@@ -194,7 +194,7 @@ def test_a_row_that_is_too_large_comes_alone(tmp_path: Path, built: list[int], m
     harness.create("SELECT s FROM a", "q")
     harness.batch({"a": [rows((0, 1, 0, None, "a"), (0, 1, 1, None, "x" * 1000), (0, 1, 2, None, "b"))]})
     reading, chunks = of(harness, "q")
-    assert len(listed(table for chunk in chunks for table in read_pieces(reading, chunk))) == 3
+    assert len(listed(table for chunk in chunks for table in read_rows(reading, chunk))) == 3
     assert built == [1, 1, 1]
 
 

@@ -37,7 +37,7 @@ from weft.kernels.aggregate.cells import (
     Cells,
     Detail,
     compact,
-    concat,
+    concat_cells,
     group_rows,
     merge_details,
     number_keys,
@@ -46,7 +46,7 @@ from weft.kernels.aggregate.cells import (
 )
 from weft.kernels.aggregate.close_windows import Closing, SlidingQuery, closing_windows
 from weft.kernels.aggregate.result_columns import WindowEnd
-from weft.kernels.aggregate.rows_to_cells import collect
+from weft.kernels.aggregate.rows_to_cells import rows_to_cells
 from weft.kernels.bitset import set_to_words
 from weft.plan.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType
 from weft.storage.slices import read_slices, write_slices
@@ -116,7 +116,7 @@ def test_any_way_to_cut_and_merge_gives_the_same(
 ) -> None:
     group, value, rows = case
     families, accumulators = families_of(SLOTS, apart=apart), accumulators_of(calls_for(value))
-    made = [collect(batch_of(part, group, value, slots=3), families, accumulators) for part in cut(rows, numbers)]
+    made = [rows_to_cells(batch_of(part, group, value, slots=3), families, accumulators) for part in cut(rows, numbers)]
     parts = [part for part in made if part is not None]
     assert len(parts) == len(made)
     for step in steps:
@@ -127,9 +127,9 @@ def test_any_way_to_cut_and_merge_gives_the_same(
 def merged(parts: list[Cells], step: str, folders: pytest.TempPathFactory) -> list[Cells]:
     match step:
         case "concat":
-            return [concat(parts)]
+            return [concat_cells(parts)]
         case "compact":
-            return [compact(concat(parts[:2])), *parts[2:]]
+            return [compact(concat_cells(parts[:2])), *parts[2:]]
         case "split":
             return [each for part in parts for each in split_groups(part, np.arange(part.group_count) % 3, 3)]
         case "reverse":
@@ -147,7 +147,7 @@ def through_disk(cells: Cells, folder: Path) -> list[Cells]:
 def test_parts_that_lack_lanes_have_nothing_in_them() -> None:
     rows = [Row(0, 1, "g", "x"), Row(1, 1, "g", None)]
     calls = calls_for(STRING)
-    full = collect(
+    full = rows_to_cells(
         batch_of(rows, STRING, STRING, slots=1), families_of({0: (5, 5)}, apart=False), accumulators_of(calls)
     )
     assert full is not None
@@ -255,7 +255,7 @@ def test_nothing_counted_is_told_from_the_largest_and_least_long() -> None:
     rows = [Row(0, 1, True, -(2**63)), Row(0, 1, True, None), Row(0, 1, False, 2**63 - 1), Row(0, 1, None, None)]
     assert {LEAST, GREATEST} == {2**63 - 1, -(2**63)}
     calls = calls_for(BIGINT)
-    made = collect(
+    made = rows_to_cells(
         batch_of(rows, BOOLEAN, BIGINT, slots=1), families_of({0: (5, 5)}, apart=False), accumulators_of(calls)
     )
     assert made is not None
@@ -268,7 +268,7 @@ def test_nothing_counted_is_told_from_the_largest_and_least_long() -> None:
 def test_taking_and_splitting_keeps_what_belongs_to_a_cell() -> None:
     rows = [Row(t, 1, t % 4, float(t)) for t in range(20)]
     calls = calls_for(DOUBLE)
-    cells = collect(
+    cells = rows_to_cells(
         batch_of(rows, BIGINT, DOUBLE, slots=1), families_of({0: (5, 5)}, apart=False), accumulators_of(calls)
     )
     assert cells is not None

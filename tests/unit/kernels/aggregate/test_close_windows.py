@@ -23,19 +23,19 @@ from tests.support.cell_cases import (
     finished,
     is_same,
 )
-from weft.kernels.aggregate.cells import LAST, ROWS, concat
+from weft.kernels.aggregate.cells import LAST, ROWS, concat_cells
 from weft.kernels.aggregate.close_windows import (
     Closing,
     SlidingQuery,
-    closing_wholes,
+    closing_whole_windows,
     closing_windows,
     in_closing_order,
     one_bit_sets,
 )
 from weft.kernels.aggregate.result_columns import WindowEnd
-from weft.kernels.aggregate.rows_to_cells import Family, collect
+from weft.kernels.aggregate.rows_to_cells import Family, rows_to_cells
 from weft.kernels.aggregate.sessions import SessionQuery, close_sessions, number_sessions
-from weft.kernels.bitset import column_of
+from weft.kernels.bitset import rows_with_slot
 from weft.plan.types import DOUBLE, STRING
 
 DAY = 86_400_000_000
@@ -88,7 +88,7 @@ def test_whole_windows_that_end(
 ) -> None:
     """A cell of a whole window is part of no window that begins before it, however long that is."""
     mine = [SlidingQuery(slot, *query) for slot, query in enumerate(queries)]
-    found = closing_wholes(np.array(starts, np.int64), mine, after=after, upto=upto)
+    found = closing_whole_windows(np.array(starts, np.int64), mine, after=after, upto=upto)
     wanted: dict[int, list[int]] = defaultdict(list)
     for query in mine:
         for start in set(starts):
@@ -117,7 +117,7 @@ def test_every_window_ends_once_however_far_the_watermark_goes_at_a_time(
     calls = calls_for(DOUBLE)
     rows = [Row(time, 2 ** len(shapes) - 1, group, float(n)) for n, (time, group) in enumerate(times)]
     batch = batch_of(rows, STRING, DOUBLE, slots=3)
-    cells = collect(batch, families_of(windows, apart=False), accumulators_of(calls))
+    cells = rows_to_cells(batch, families_of(windows, apart=False), accumulators_of(calls))
     assert cells is not None
     queries = [SlidingQuery(slot, *shape, None) for slot, shape in windows.items()]
     found: dict[tuple[Value, ...], tuple[Value, ...]] = {}
@@ -143,7 +143,7 @@ def test_every_window_ends_once_however_far_the_watermark_goes_at_a_time(
 def test_lanes_of_an_argument_are_merged_for_those_who_want_it() -> None:
     calls = calls_for(DOUBLE)
     batch = batch_of([Row(0, 3, "a", 2.5), Row(1, 3, "a", None)], STRING, DOUBLE, slots=2)
-    cells = collect(batch, families_of({0: (5, 5), 1: (5, 5)}, apart=False), accumulators_of(calls))
+    cells = rows_to_cells(batch, families_of({0: (5, 5), 1: (5, 5)}, apart=False), accumulators_of(calls))
     assert cells is not None
     closed = close_all([cells], [Closing(0, 5, (0, 1))], {"`v`": 0b01})
     (values,) = finished(closed, 0, calls, WindowEnd(5, session=False), (STRING,)).values()
@@ -154,7 +154,7 @@ def test_lanes_of_an_argument_are_merged_for_those_who_want_it() -> None:
 
 def test_query_sets_of_single_slots() -> None:
     sets = one_bit_sets((0, 63, 64, 130), 3)
-    assert [[bool(flag) for flag in column_of(sets, slot)] for slot in (0, 64, 1)] == [
+    assert [[bool(flag) for flag in rows_with_slot(sets, slot)] for slot in (0, 64, 1)] == [
         [True, False, False, False],
         [False, False, True, False],
         [False] * 4,
@@ -212,10 +212,10 @@ def test_sessions_that_end(
     for at, row in enumerate(rows):
         batches[cuts[at % len(cuts)]].append(row)
     parts = [
-        collect(batch_of(batch, STRING, DOUBLE, slots=2), [Family(3, (), min(gaps))], accumulators_of(calls))
+        rows_to_cells(batch_of(batch, STRING, DOUBLE, slots=2), [Family(3, (), min(gaps))], accumulators_of(calls))
         for batch in batches.values()
     ]
-    cells = concat([part for part in parts if part is not None])
+    cells = concat_cells([part for part in parts if part is not None])
     queries = [SessionQuery(slot, gap) for slot, gap in enumerate(gaps)]
     closed = close_sessions(cells, queries, after=after, upto=upto)
     open_cells = set()
@@ -237,14 +237,16 @@ def test_sessions_that_end(
     keys = cells.groups[0].to_pylist()
     for at in range(len(cells)):
         first, last, group = cells.slices[at], cells.lanes[LAST][at], keys[cells.group[at]]
-        slots = [slot for slot in (0, 1) if column_of(cells.sets, slot)[cells.classes[at]]]
+        slots = [slot for slot in (0, 1) if rows_with_slot(cells.sets, slot)[cells.classes[at]]]
         times = range(first, last + 1)
         assert closed.open[at] == any((slot, group, time) in open_cells for slot in slots for time in times)
 
 
 def test_rows_exactly_a_gap_apart_are_two_sessions() -> None:
     rows = [Row(0, 1, "a", 1.0), Row(5, 1, "a", 2.0), Row(9, 1, "a", 3.0)]
-    cells = collect(batch_of(rows, STRING, DOUBLE, slots=1), [Family(1, (), 5)], accumulators_of(calls_for(DOUBLE)))
+    cells = rows_to_cells(
+        batch_of(rows, STRING, DOUBLE, slots=1), [Family(1, (), 5)], accumulators_of(calls_for(DOUBLE))
+    )
     assert cells is not None
     closed = close_sessions(cells, [SessionQuery(0, 5)], after=None, upto=13)
     (ended,) = closed.cells

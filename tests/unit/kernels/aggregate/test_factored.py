@@ -18,10 +18,10 @@ from tests.support.cell_cases import INFINITY, NAN, Value, array, canonical, dec
 from weft.kernels import large_text as wide
 from weft.kernels.aggregate import factored as module
 from weft.kernels.aggregate.cells import LAST, Cells
-from weft.kernels.aggregate.factored import PairPlan, Side, Windows, equal_pairs, link_groups, pair_cells
+from weft.kernels.aggregate.factored import FactorSide, PairPlan, Windows, equal_pairs, link_groups, pair_cells
 from weft.kernels.aggregate.result_columns import SumOverflow, WindowEnd
-from weft.kernels.aggregate.rows_to_cells import Accumulator, Family, RowBatch, collect
-from weft.plan.aggregation import Call, Function
+from weft.kernels.aggregate.rows_to_cells import Accumulator, Family, RowBatch, rows_to_cells
+from weft.plan.aggregation import AggregateCall, Function
 from weft.plan.expression import Column, to_sql
 from weft.plan.types import BIGINT, DOUBLE, STRING, DataType
 
@@ -54,9 +54,9 @@ TUPLES = st.lists(st.builds(Tuple, st.integers(0, 2), st.sampled_from(["g", "h",
 
 def call(
     function: Function, left: str | None, right: str | None, result: DataType, parameter: float | None = None
-) -> Call:
+) -> AggregateCall:
     sides = tuple(None if name is None else Column(name, COLUMNS[name]) for name in (left, right))
-    return Call(function, sides, result, parameter)
+    return AggregateCall(function, sides, result, parameter)
 
 
 LONGEST = decimal_type(38, 0)
@@ -85,7 +85,7 @@ CALLS = (
 )
 
 
-def side_of(rows: list[Tuple], side: int, calls: tuple[Call, ...] = CALLS, gap: int | None = None) -> Cells:
+def side_of(rows: list[Tuple], side: int, calls: tuple[AggregateCall, ...] = CALLS, gap: int | None = None) -> Cells:
     """The rows of one side as cells of one window, grouped by join key and group."""
     names = {argument.name for each in calls if isinstance(argument := each.arguments[side], Column)}
     wanted = {
@@ -99,12 +99,12 @@ def side_of(rows: list[Tuple], side: int, calls: tuple[Call, ...] = CALLS, gap: 
         groups=(array(LONG, (row.key for row in rows)), array(TEXT, (row.group for row in rows))),
         arguments={to_sql(Column(n, COLUMNS[n])): array(COLUMNS[n], (row.value(n) for row in rows)) for n in names},
     )
-    cells = collect(batch, [Family(1, ((10, 10),), gap)], wanted.values())
+    cells = rows_to_cells(batch, [Family(1, ((10, 10),), gap)], wanted.values())
     assert cells is not None
     return cells
 
 
-def argument_of(each: Call, left: Tuple, right: Tuple) -> Value:
+def argument_of(each: AggregateCall, left: Tuple, right: Tuple) -> Value:
     """The argument of a call in a joined row."""
     given = [
         row.value(column.name)
@@ -134,7 +134,7 @@ def test_every_call_over_a_join(left: list[Tuple], right: list[Tuple], grouping:
     keys = GROUPINGS[grouping]
     cells = (side_of(left, 0), side_of(right, 1))
     links = link_groups(*cells, 1)
-    sides = [Side(each, link[each.group]) for each, link in zip(cells, links[:2], strict=True)]
+    sides = [FactorSide(each, link[each.group]) for each, link in zip(cells, links[:2], strict=True)]
     with patch.object(module, "_PAIRS_AT_ONCE", at_once):
         made = pair_cells(sides[0], sides[1], PairPlan(keys, CALLS), Windows(np.zeros(links[2], np.int64)))
     wanted: dict[tuple[Value, ...], list[tuple[Tuple, Tuple]]] = defaultdict(list)
@@ -148,10 +148,10 @@ def test_every_call_over_a_join(left: list[Tuple], right: list[Tuple], grouping:
             assert is_same(each, got, arguments), (place, each.function, each.argument, got, arguments)
 
 
-def paired(left: list[Tuple], right: list[Tuple], each: Call, *, windows: Windows | None = None) -> Cells:
+def paired(left: list[Tuple], right: list[Tuple], each: AggregateCall, *, windows: Windows | None = None) -> Cells:
     cells = (side_of(left, 0, (each,)), side_of(right, 1, (each,)))
     links = link_groups(*cells, 1)
-    sides = [Side(part, link[part.group]) for part, link in zip(cells, links[:2], strict=True)]
+    sides = [FactorSide(part, link[part.group]) for part, link in zip(cells, links[:2], strict=True)]
     made = pair_cells(sides[0], sides[1], PairPlan((), (each,)), windows or Windows(np.zeros(links[2], np.int64)))
     assert made is not None
     return made
@@ -227,7 +227,7 @@ def test_sides_without_a_key_in_common_join_nothing() -> None:
     cells = (side_of(left, 0), side_of(right, 1))
     *links, count = link_groups(*cells, 1)
     assert count == 2
-    sides = [Side(each, link[each.group]) for each, link in zip(cells, links, strict=True)]
+    sides = [FactorSide(each, link[each.group]) for each, link in zip(cells, links, strict=True)]
     assert pair_cells(sides[0], sides[1], PairPlan((), CALLS), Windows(np.zeros(2, np.int64))) is None
 
 
@@ -239,7 +239,7 @@ def test_groups_that_are_too_much_text_together_are_wide(most: int) -> None:
     each = call(Function.ROWS, None, None, BIGINT)
     cells = (side_of(left, 0, (each,)), side_of(right, 1, (each,)))
     links = link_groups(*cells, 1)
-    sides = [Side(part, link[part.group]) for part, link in zip(cells, links[:2], strict=True)]
+    sides = [FactorSide(part, link[part.group]) for part, link in zip(cells, links[:2], strict=True)]
     with patch.object(wide, "MOST_BYTES", most):
         made = pair_cells(*sides, PairPlan(((0, 1), (1, 1)), (each,)), Windows(np.zeros(links[2], np.int64)))
     assert made is not None

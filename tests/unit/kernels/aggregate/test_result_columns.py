@@ -12,11 +12,11 @@ import pytest
 from tests.support.cell_cases import TYPES, array, calls_for, decimal_type
 from weft.kernels.aggregate.cells import LAST, ROWS, Array, Cells
 from weft.kernels.aggregate.exact_sum import to_limbs
-from weft.kernels.aggregate.result_columns import SumOverflow, WindowEnd, finish, result_schema
-from weft.kernels.aggregate.rows_to_cells import Accumulator, Family, RowBatch, collect
+from weft.kernels.aggregate.result_columns import SumOverflow, WindowEnd, result_schema, result_table
+from weft.kernels.aggregate.rows_to_cells import Accumulator, Family, RowBatch, rows_to_cells
 from weft.kernels.arrow_types import arrow_type
 from weft.kernels.bitset import set_to_words
-from weft.plan.aggregation import Aggregation, Call, Function, GroupKey
+from weft.plan.aggregation import AggregateCall, Aggregation, Function, GroupKey
 from weft.plan.expression import Column
 from weft.plan.types import BIGINT, DOUBLE, STRING, DataType
 
@@ -33,18 +33,18 @@ def cells_with(lanes: dict[str, Array], *, slices: list[int] | None = None) -> C
     )
 
 
-def sums(values: list[int], call: Call) -> pa.Table:
+def sums(values: list[int], call: AggregateCall) -> pa.Table:
     """The result of a call over cells that hold these sums."""
     lanes = to_limbs(np.array(values, object), call.argument)
     keys = (GroupKey(Column("k", STRING), 0, STRING),)
-    return finish(
+    return result_table(
         cells_with({**lanes, f"count:{call.argument}": np.ones(len(values), np.int64)}), Aggregation(keys, (call,)), END
     )
 
 
-def sum_call(type_: DataType, result: DataType, other: DataType | None = None) -> Call:
+def sum_call(type_: DataType, result: DataType, other: DataType | None = None) -> AggregateCall:
     arguments = (Column("v", type_),) if other is None else (Column("v", type_), Column("w", other))
-    return Call(Function.SUM, arguments, result)
+    return AggregateCall(Function.SUM, arguments, result)
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=DataType.ddl)
@@ -55,9 +55,11 @@ def test_the_types_of_a_result_are_those_it_promises(type_: DataType, values: st
     aggregation = Aggregation((GroupKey(Column("v", type_), 0, type_),), calls)
     column = array(type_, [*given, TYPES[type_][-1]])
     batch = RowBatch(np.ones((len(column), 1), np.uint64), np.arange(len(column)), (column,), {"`v`": column})
-    cells = collect(batch, [Family(1, ((5, 5),), None)], [Accumulator(call.function, call.argument) for call in calls])
+    cells = rows_to_cells(
+        batch, [Family(1, ((5, 5),), None)], [Accumulator(call.function, call.argument) for call in calls]
+    )
     assert cells is not None
-    table = finish(cells, aggregation, END)
+    table = result_table(cells, aggregation, END)
     table.validate(full=True)
     assert table.schema == result_schema(aggregation)
     assert table.schema.field("g0").type == arrow_type(type_)
@@ -68,9 +70,11 @@ def test_no_cells_are_no_rows() -> None:
     column = array(DOUBLE, [1.0])
     calls = calls_for(DOUBLE)
     batch = RowBatch(np.ones((1, 1), np.uint64), np.array([0]), (), {"`v`": column})
-    cells = collect(batch, [Family(1, ((5, 5),), None)], [Accumulator(call.function, call.argument) for call in calls])
+    cells = rows_to_cells(
+        batch, [Family(1, ((5, 5),), None)], [Accumulator(call.function, call.argument) for call in calls]
+    )
     assert cells is not None
-    table = finish(cells.take(np.empty(0, np.int64)), Aggregation((), calls), END)
+    table = result_table(cells.take(np.empty(0, np.int64)), Aggregation((), calls), END)
     assert table.num_rows == 0
     assert table.schema == result_schema(Aggregation((), calls))
 
@@ -126,17 +130,17 @@ def test_a_product_of_decimals_has_the_digits_of_both_and_is_rounded_once() -> N
 def test_a_sum_of_nothing_is_null() -> None:
     call = sum_call(BIGINT, BIGINT)
     lanes = {**to_limbs(np.array([0, 5]), "`v`"), "count:`v`": np.array([0, 1])}
-    table = finish(cells_with(lanes), Aggregation((GroupKey(Column("k", STRING), 0, STRING),), (call,)), END)
+    table = result_table(cells_with(lanes), Aggregation((GroupKey(Column("k", STRING), 0, STRING),), (call,)), END)
     assert sorted(table["a0"].to_pylist(), key=str) == [5, None]
 
 
 def test_windows_and_sessions_have_their_ends() -> None:
-    call = Call(Function.ROWS, (None,), BIGINT)
+    call = AggregateCall(Function.ROWS, (None,), BIGINT)
     aggregation = Aggregation((GroupKey(Column("k", STRING), 0, STRING),), (call,))
     cells = cells_with({LAST: np.array([7, 9, 7])}, slices=[-5, -5, -5])
-    assert edges(finish(cells, aggregation, WindowEnd(10, session=True))) == [(-5, 17, 2), (-5, 19, 1)]
+    assert edges(result_table(cells, aggregation, WindowEnd(10, session=True))) == [(-5, 17, 2), (-5, 19, 1)]
     windows = replace(cells, lanes={ROWS: cells.lanes[ROWS]})
-    assert edges(finish(windows, aggregation, END)) == [(-5, 5, 3)]
+    assert edges(result_table(windows, aggregation, END)) == [(-5, 5, 3)]
 
 
 def edges(table: pa.Table) -> list[tuple[int, int, int]]:

@@ -24,7 +24,7 @@ from weft.kernels.aggregate import rows_to_cells as module
 from weft.kernels.aggregate.cells import LAST, ROWS, Cells
 from weft.kernels.aggregate.close_windows import SlidingQuery, closing_windows
 from weft.kernels.aggregate.result_columns import WindowEnd
-from weft.kernels.aggregate.rows_to_cells import Accumulator, Family, RowBatch, collect
+from weft.kernels.aggregate.rows_to_cells import Accumulator, Family, RowBatch, rows_to_cells
 from weft.kernels.bitset import set_from_words, set_to_words
 from weft.plan.aggregation import Function
 from weft.plan.types import BIGINT, DOUBLE, STRING
@@ -63,7 +63,7 @@ def test_slices_begin_at_the_edges_of_windows(
 ) -> None:
     times = [time + far for time in times]
     with patch.object(module, "_MOST_EDGES", step):
-        found = cells_of(collect(rows_at(times), [Family(1, tuple(shapes), None)], COUNT))
+        found = cells_of(rows_to_cells(rows_at(times), [Family(1, tuple(shapes), None)], COUNT))
     wanted: dict[tuple[int, int], int] = {}
     for time in times:
         at = slice_of(time, shapes)
@@ -74,8 +74,8 @@ def test_slices_begin_at_the_edges_of_windows(
 def test_rows_of_one_set_are_one_class_and_rows_for_nobody_are_left_out() -> None:
     batch = rows_at([0, 1, 2, 3, 4], [0b011, 0b011, 0b100, 0, 0b111])
     families = [Family(0b011, ((10, 10),), None), Family(0b100, ((5, 5),), None)]
-    assert cells_of(collect(batch, families, COUNT)) == {(0, 0b011): 3, (0, 0b100): 2}
-    assert collect(rows_at([0], [0b100]), families[:1], COUNT) is None
+    assert cells_of(rows_to_cells(batch, families, COUNT)) == {(0, 0b011): 3, (0, 0b100): 2}
+    assert rows_to_cells(rows_at([0], [0b100]), families[:1], COUNT) is None
 
 
 def sets_strategy(queries: int) -> st.SearchStrategy[list[int]]:
@@ -91,7 +91,7 @@ def test_classes_and_single_queries_give_the_same(sets: list[int], many: bool, a
     rows = [Row(time % 12, mask, "ab"[time % 2], float(time)) for time, mask in enumerate(sets)]
     calls = calls_for(DOUBLE)
     with patch.object(module, "_EXPANDED_AT_ONCE", at_once):
-        cells = collect(
+        cells = rows_to_cells(
             batch_of(rows, STRING, DOUBLE, slots=70), families_of(windows, apart=False), accumulators_of(calls)
         )
     assert cells is not None
@@ -116,7 +116,7 @@ def test_classes_and_single_queries_give_the_same(sets: list[int], many: bool, a
 def test_many_distinct_sets_are_taken_apart_by_themselves() -> None:
     """More classes than are worth it: without any help the cells are those of single queries."""
     sets = [mask | 1 << 9 for mask in range(1, 400)]
-    cells = collect(rows_at([0] * len(sets), sets), [Family(2**10 - 1, ((5, 5),), None)], COUNT)
+    cells = rows_to_cells(rows_at([0] * len(sets), sets), [Family(2**10 - 1, ((5, 5),), None)], COUNT)
     assert cells is not None
     found = cells_of(cells)
     assert found == {(0, 1 << slot): sum(mask >> slot & 1 for mask in sets) for slot in range(10)}
@@ -139,7 +139,7 @@ def runs_of(times: list[int], gap: int) -> list[tuple[int, int, int]]:
 @given(times=TIMES, gap=st.integers(1, 9))
 @settings(max_examples=100)
 def test_rows_closer_than_the_gap_are_one_run(times: list[int], gap: int) -> None:
-    cells = collect(rows_at(times), [Family(1, (), gap)], COUNT)
+    cells = rows_to_cells(rows_at(times), [Family(1, (), gap)], COUNT)
     assert cells is not None
     found = zip(cells.slices.tolist(), cells.lanes[LAST].tolist(), cells.lanes[ROWS].tolist(), strict=True)
     assert sorted(found) == runs_of(times, gap)
@@ -148,7 +148,7 @@ def test_rows_closer_than_the_gap_are_one_run(times: list[int], gap: int) -> Non
 def test_runs_are_by_class_and_group() -> None:
     batch = rows_at([0, 1, 2, 3], [1, 3, 1, 3])
     batch = RowBatch(batch.sets, batch.times, (array(BIGINT, [7, 7, None, 7]),), {})
-    cells = collect(batch, [Family(3, (), 5)], COUNT)
+    cells = rows_to_cells(batch, [Family(3, (), 5)], COUNT)
     assert cells is not None
     keys = cells.groups[0].to_pylist()
     found = {
@@ -162,7 +162,7 @@ def test_runs_are_by_class_and_group() -> None:
 def test_sums_of_longs_do_not_wrap(value: int) -> None:
     calls = calls_for(BIGINT)
     rows = [Row(0, 1, 1, value)] * 9
-    cells = collect(
+    cells = rows_to_cells(
         batch_of(rows, BIGINT, BIGINT, slots=1), families_of({0: (5, 5)}, apart=False), accumulators_of(calls)
     )
     assert cells is not None

@@ -19,7 +19,7 @@ from weft.kernels.aggregate.sort_codes import (
     plain_numbers,
     to_codes,
     to_decimals,
-    unify,
+    unify_codes,
 )
 from weft.kernels.arrow_types import arrow_type
 from weft.plan.types import BIGINT, DOUBLE, STRING, DataType
@@ -65,7 +65,7 @@ def test_both_zeros_and_all_nans_are_one_word() -> None:
 @settings(max_examples=50)
 def test_dictionaries_become_one(parts: list[list[str]]) -> None:
     dictionaries = [to_codes(array(STRING, part)).dictionary for part in parts]
-    merged, maps = unify([each for each in dictionaries if each is not None])
+    merged, maps = unify_codes([each for each in dictionaries if each is not None])
     assert merged.to_pylist() == sorted({text for part in parts for text in part}, key=rank)
     for old, new in zip(dictionaries, maps, strict=True):
         assert old is not None

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from weft.errors import InternalError
 from weft.kernels.expression.compare import compare
 from weft.kernels.join import band_join as theta
-from weft.kernels.join.band_join import Bound, sortable, theta_pairs, time_bounds
+from weft.kernels.join.band_join import Bound, bounds_on_times, sortable, theta_pairs
 from weft.kernels.join.window_table import TIME_MAX, TIME_MIN
 
 pytestmark = pytest.mark.thorough
@@ -265,7 +265,7 @@ def test_empty_inputs_give_nothing(left_count: int, right_count: int) -> None:
 def test_times_of_several_relations_share_one_array() -> None:
     """A tuple of two rows within 5 of each: both bands are on the right row's time, so they are used together."""
     first, second, times = np.arange(0, 700, 7), np.arange(3, 703, 7), np.arange(0, 700, 2)
-    bands = [*time_bounds(first, times, -5, 5), *time_bounds(second, times, -5, 5)]
+    bands = [*bounds_on_times(first, times, -5, 5), *bounds_on_times(second, times, -5, 5)]
     assert len({id(bound.right) for bound in bands}) == 1
     expected = [
         (a, b) for a in range(100) for b in range(350) if max(abs(t[a] - times[b]) for t in (first, second)) <= 5
@@ -276,8 +276,8 @@ def test_times_of_several_relations_share_one_array() -> None:
 @pytest.mark.parametrize(("low", "high", "count"), [(None, None, 0), (0, None, 1), (None, 0, 1), (-3, 3, 2)])
 def test_an_open_end_asks_for_nothing(low: int | None, high: int | None, count: int) -> None:
     times = np.arange(4)
-    assert len(time_bounds(times, times, low, high)) == count
-    assert time_bounds(times, times, TIME_MIN, TIME_MAX) == ()
+    assert len(bounds_on_times(times, times, low, high)) == count
+    assert bounds_on_times(times, times, TIME_MIN, TIME_MAX) == ()
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint32, np.int64, np.float16, np.float32, np.float64])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from weft.errors import InternalError
 from weft.kernels.bitset import set_from_words, set_to_words
-from weft.kernels.join.merge_join import Side, iter_pairs, join_pairs
+from weft.kernels.join.merge_join import JoinSide, iter_pairs, join_pairs
 from weft.kernels.join.window_table import TIME_MAX, TIME_MIN, WindowEntry, build_window_table
 from weft.kernels.order import sort_order
 from weft.plan.window import EVERYTHING, Sliding, TimeBounds
@@ -30,7 +30,7 @@ SLIDING = st.none() | st.builds(lambda size, slide: Sliding(size * MICRO, slide 
 
 
 @st.composite
-def sides(draw: st.DrawFn, times: st.SearchStrategy[int], words: int) -> Side:
+def sides(draw: st.DrawFn, times: st.SearchStrategy[int], words: int) -> JoinSide:
     """Rows with few keys and any query-sets, in their own order or behind an index that leaves some rows out."""
     keys = st.sampled_from([0, 1, 2, 2**63, 2**64 - 1])
     sets = st.sampled_from([0, 1, 2, 1 << 63, 2**64 - 1, 1 << (64 * words - 1), 2 ** (64 * words) - 1, 3 << 63])
@@ -40,8 +40,8 @@ def sides(draw: st.DrawFn, times: st.SearchStrategy[int], words: int) -> Side:
     order = sort_order(h, t)
     if draw(st.booleans()):
         index = order[draw(st.integers(0, 3)) :]
-        return Side(h[index], t, bits, index)
-    side = Side(h[order], t[order], bits[order])
+        return JoinSide(h[index], t, bits, index)
+    side = JoinSide(h[order], t[order], bits[order])
     if draw(st.booleans()):
         for array in (side.h, side.t, side.sets):
             array.flags.writeable = False
@@ -77,7 +77,7 @@ def admits(entry: WindowEntry, left: int, right: int) -> bool:
     return any(w % slide == 0 and w >= first and max(left, right) < w + size for w in begins if w >= TIME_MIN)
 
 
-def brute_force(left: Side, right: Side, queries: Sequence[WindowEntry], mask: int) -> list[tuple[int, int]]:
+def brute_force(left: JoinSide, right: JoinSide, queries: Sequence[WindowEntry], mask: int) -> list[tuple[int, int]]:
     """Every pair, in the order of the merge."""
     rows_l = range(len(left.h)) if left.rows is None else left.rows.tolist()
     rows_r = range(len(right.h)) if right.rows is None else right.rows.tolist()
@@ -91,7 +91,7 @@ def brute_force(left: Side, right: Side, queries: Sequence[WindowEntry], mask: i
     return pairs
 
 
-def check(left: Side, right: Side, queries: Sequence[WindowEntry], mask: int) -> None:
+def check(left: JoinSide, right: JoinSide, queries: Sequence[WindowEntry], mask: int) -> None:
     """The kernel's pairs, at once and in pieces, are the brute force's."""
     table, words = build_window_table(queries, 2), set_to_words(mask, 2)
     expected = brute_force(left, right, queries, mask)
@@ -109,19 +109,21 @@ MASKS = st.sampled_from([2**128 - 1, 2**64 - 1, 1, 0, 0b111, 1 << 64, 2**128 - 2
 
 @settings(max_examples=250, deadline=None)
 @given(sides(TIMES, 1) | sides(TIMES, 3), sides(TIMES, 1) | sides(TIMES, 2), entries(ENDS, ENDS), MASKS)
-def test_pairs_are_those_of_brute_force(left: Side, right: Side, queries: list[WindowEntry], mask: int) -> None:
+def test_pairs_are_those_of_brute_force(left: JoinSide, right: JoinSide, queries: list[WindowEntry], mask: int) -> None:
     check(left, right, queries, mask)
 
 
 @settings(max_examples=150, deadline=None)
 @given(sides(EXTREMES, 2), sides(EXTREMES, 2), entries(FAR_ENDS, FAR_ENDS), MASKS)
-def test_times_at_the_ends_of_their_range(left: Side, right: Side, queries: list[WindowEntry], mask: int) -> None:
+def test_times_at_the_ends_of_their_range(
+    left: JoinSide, right: JoinSide, queries: list[WindowEntry], mask: int
+) -> None:
     check(left, right, queries, mask)
 
 
 @settings(max_examples=50, deadline=None)
 @given(sides(TIMES, 2), sides(TIMES, 2), entries(ENDS, ENDS))
-def test_reachable_never_skips_a_pair(left: Side, right: Side, queries: list[WindowEntry]) -> None:
+def test_reachable_never_skips_a_pair(left: JoinSide, right: JoinSide, queries: list[WindowEntry]) -> None:
     if len(left.h) == 0 or len(right.h) == 0:
         return
     table = build_window_table(queries, 2)
@@ -131,10 +133,10 @@ def test_reachable_never_skips_a_pair(left: Side, right: Side, queries: list[Win
             assert brute_force(left, right, queries, mask) == []
 
 
-def _bucket(keys: Sequence[int], times: Sequence[int], words: int = 1) -> Side:
+def _bucket(keys: Sequence[int], times: Sequence[int], words: int = 1) -> JoinSide:
     h, t = np.array(keys, np.uint64), np.array(times, np.int64)
     order = sort_order(h, t)
-    return Side(h[order], t[order], np.full((len(h), words), 2**64 - 1, np.uint64))
+    return JoinSide(h[order], t[order], np.full((len(h), words), 2**64 - 1, np.uint64))
 
 
 @pytest.mark.parametrize("swap", [False, True])
@@ -180,7 +182,7 @@ def test_many_windows_are_looked_up_by_rank() -> None:
 def test_a_hot_key_with_a_short_window_is_not_quadratic() -> None:
     """All 4e10 combinations would take minutes; the timeout of unit tests is the judge."""
     times = np.arange(200_000)
-    side = Side(np.zeros(200_000, np.uint64), times, np.ones((200_000, 1), np.uint64))
+    side = JoinSide(np.zeros(200_000, np.uint64), times, np.ones((200_000, 1), np.uint64))
     table = build_window_table([WindowEntry(0, TimeBounds(0, 1), None, None)], 1)
     ia, ib = join_pairs(side, side, table, set_to_words(1, 1))
     assert len(ia) == 399_999
@@ -191,7 +193,7 @@ def test_buffers_that_are_read_only_unaligned_or_sliced() -> None:
     left, right = _bucket([1, 2, 2, 3], [0, 1, 2, 3]), _bucket([2, 3, 3, 4], [0, 1, 2, 3])
     table = build_window_table([WindowEntry(0, EVERYTHING, None, None)], 1)
     expected = [pairs.tolist() for pairs in join_pairs(left, right, table, set_to_words(1, 1))]
-    odd = Side(
+    odd = JoinSide(
         np.frombuffer(b"x" + left.h.tobytes(), np.uint64, offset=1),
         np.repeat(left.t, 2)[::2],
         np.frombuffer(left.sets.tobytes(), np.uint64).reshape(-1, 1),

@@ -6,13 +6,12 @@ from datetime import timedelta
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.kernels.bitset import set_to_words
-from weft.kernels.join.merge_join import Side, join_pairs
-from weft.kernels.join.select_matches import Selected, Timed, select_pairs, select_rows, slot_counts
+from weft.kernels.join.merge_join import JoinSide, join_pairs
+from weft.kernels.join.select_matches import SelectedRows, Timed, select_pairs, select_rows
 from weft.kernels.join.window_table import TIME_MAX, TIME_MIN, WindowEntry, build_window_table
 from weft.kernels.order import sort_order
 from weft.plan.window import EVERYTHING, Sliding, TimeBounds
@@ -40,7 +39,7 @@ def near(bounds: TimeBounds, distance: int) -> bool:
     return low <= max(min(distance, TIME_MAX), TIME_MIN) <= high
 
 
-def entries_of(selected: Selected) -> list[tuple[int, int | None]]:
+def entries_of(selected: SelectedRows) -> list[tuple[int, int | None]]:
     """(position, window) in order."""
     if selected.window_start is None:
         return [(position, None) for position in selected.positions.tolist()]
@@ -119,7 +118,7 @@ def test_the_reader_finds_exactly_what_the_join_kept() -> None:
         h, t = random.integers(0, 40, 400).astype(np.uint64), random.integers(-60, 60, 400)
         sets = random.integers(0, 2**64, (400, 2), np.uint64) & random.integers(0, 2**64, (400, 2), np.uint64)
         order = sort_order(h, t)
-        sides.append(Side(h[order], t[order], sets[order]))
+        sides.append(JoinSide(h[order], t[order], sets[order]))
     left, right = sides
     everything = build_window_table([WindowEntry(slot, EVERYTHING, None, None) for slot in range(128)], 2)
     candidates = join_pairs(left, right, everything, set_to_words(2**128 - 1, 2))
@@ -133,7 +132,7 @@ def test_the_reader_finds_exactly_what_the_join_kept() -> None:
 
 
 def _pairs_of(
-    pairs: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]], left: Side, right: Side, entry: WindowEntry
+    pairs: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]], left: JoinSide, right: JoinSide, entry: WindowEntry
 ) -> set[tuple[int, int]]:
     selected = select_pairs(
         *pairs,
@@ -145,11 +144,3 @@ def _pairs_of(
         start=entry.start,
     )
     return {(int(pairs[0][k]), int(pairs[1][k])) for k in selected.positions}
-
-
-@pytest.mark.parametrize("rows", [0, 1, 254, 255, 256, 700])
-def test_counts_of_slots(rows: int) -> None:
-    sets = np.random.default_rng(rows).integers(0, 2**64, (rows, 3), np.uint64)
-    sets[:, 1] = 2**64 - 1
-    bits = np.unpackbits(sets.astype("<u8").view(np.uint8).reshape(rows, 24), axis=1, bitorder="little")
-    assert slot_counts(sets).tolist() == bits.sum(axis=0).tolist()

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.kernels.bitset import column_of, set_from_words, set_to_words
+from weft.kernels.bitset import rows_with_slot, set_from_words, set_to_words
 from weft.kernels.expression.evaluate import EvaluationError, evaluate
 from weft.kernels.selection import conditions as predicate_bits
-from weft.kernels.selection.index import Tagged, Want, build_index, opaque_predicates
+from weft.kernels.selection.index import QuerySets, Want, build_index, opaque_predicates
 from weft.plan.expression import Call, Column, Expression, Literal, Opaque, conjuncts
 from weft.plan.slots import Slots, slot_numbers, slot_set, words_for
 from weft.plan.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, DataType, Kind
@@ -145,11 +145,11 @@ def alone(want: Want, batch: pa.RecordBatch | pa.Table, times: np.ndarray[Any, A
     return taken
 
 
-def check(tagged: Tagged, wants: list[Want], batch: pa.RecordBatch | pa.Table, times: np.ndarray[Any, Any]) -> None:
+def check(tagged: QuerySets, wants: list[Want], batch: pa.RecordBatch | pa.Table, times: np.ndarray[Any, Any]) -> None:
     expected = {want.slot: alone(want, batch, times) for want in wants}
     assert tagged.failures.keys() == {slot for slot, rows in expected.items() if rows is None}
     for slot, rows in expected.items():
-        assert column_of(tagged.sets, slot).tolist() == (rows or [False] * batch.num_rows), slot
+        assert rows_with_slot(tagged.sets, slot).tolist() == (rows or [False] * batch.num_rows), slot
     live = slot_set(expected)
     assert all(set_from_words(row) & ~live == 0 for row in tagged.sets)
 
@@ -214,7 +214,7 @@ def test_and_or_not_over_several_columns_are_what_evaluation_says(
         expected = np.array([value is True for value in evaluate(want.predicate, batch).to_pylist()], np.bool_)
         if want.start is not None:
             expected &= times >= want.start
-        assert np.array_equal(column_of(tagged.sets, want.slot), expected), want.predicate
+        assert np.array_equal(rows_with_slot(tagged.sets, want.slot), expected), want.predicate
 
 
 def test_a_condition_of_several_columns_takes_bits_not_ranks() -> None:
@@ -236,7 +236,7 @@ def test_a_condition_of_several_columns_takes_bits_not_ranks() -> None:
     for want in wants[::40]:
         assert want.predicate is not None
         assert np.array_equal(
-            column_of(sets, want.slot), evaluate(want.predicate, batch).to_numpy(zero_copy_only=False)
+            rows_with_slot(sets, want.slot), evaluate(want.predicate, batch).to_numpy(zero_copy_only=False)
         )
 
 
@@ -276,7 +276,7 @@ def test_many_wants_on_many_rows() -> None:
     for want in wants[::37]:
         assert want.predicate is not None
         rows = evaluate(want.predicate, pa.record_batch(columns)).to_numpy(zero_copy_only=False) & (times >= want.start)
-        assert np.array_equal(column_of(sets, want.slot), rows)
+        assert np.array_equal(rows_with_slot(sets, want.slot), rows)
     assert len(pickle.dumps(index)) < 60_000
 
 
@@ -288,7 +288,7 @@ def test_cuts_far_apart_are_searched(span: int) -> None:
     wants = [Want(slot, call("lt", LONG, Literal(cut, BIGINT)), None) for slot, cut in enumerate(cuts)]
     sets = build_index(wants, 5).tag(pa.record_batch({"long": keys}), np.zeros(len(keys), np.int64)).sets
     for slot, cut in enumerate(cuts):
-        assert np.array_equal(column_of(sets, slot), keys < cut)
+        assert np.array_equal(rows_with_slot(sets, slot), keys < cut)
 
 
 def test_a_failing_want_disturbs_nobody_and_guards_protect() -> None:
@@ -340,4 +340,4 @@ def test_bitsets_are_words_and_back(mask: int) -> None:
     assert set_from_words(set_to_words(mask, words)) == mask
     assert slot_set(slot_numbers(mask)) == mask
     row = set_to_words(mask, words).reshape(1, -1)
-    assert [slot for slot in range(words * 64) if column_of(row, slot)[0]] == list(slot_numbers(mask))
+    assert [slot for slot in range(words * 64) if rows_with_slot(row, slot)[0]] == list(slot_numbers(mask))

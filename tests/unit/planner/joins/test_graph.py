@@ -8,7 +8,15 @@ from tests.support.probe_cases import attribute, chain, condition, query, relati
 from weft.errors import CrossProduct
 from weft.plan.changelog import QueryId
 from weft.plan.window import Range
-from weft.planner.joins.graph import JoinGraph, JoinInput, JoinQuery, bits, compare, connected_subsets, is_connected
+from weft.planner.joins.graph import (
+    JoinGraph,
+    JoinInput,
+    JoinQuery,
+    bits,
+    connected_subsets,
+    is_connected,
+    predicate_of,
+)
 
 
 def test_a_predicate_is_the_same_from_both_sides() -> None:
@@ -24,9 +32,9 @@ def test_a_relation_under_another_window_or_role_is_another() -> None:
 
 def test_what_does_not_join_two_relations_is_refused() -> None:
     with pytest.raises(ValueError, match=r"R\.a = R\.b does not join two relations"):
-        compare(attribute("R.a"), attribute("R.b"))
+        predicate_of(attribute("R.a"), attribute("R.b"))
     with pytest.raises(ValueError, match="not a comparison"):
-        compare(attribute("R.a"), attribute("S.b"), "~")
+        predicate_of(attribute("R.a"), attribute("S.b"), "~")
 
 
 def test_a_query_without_a_connection_is_a_cross_product() -> None:

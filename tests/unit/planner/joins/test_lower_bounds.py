@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.probe_cases import chain, even, query, statistics
-from weft.planner.highs import Limits
+from weft.planner.highs import SolverLimits
 from weft.planner.joins.estimate import estimate
 from weft.planner.joins.graph import JoinGraph, JoinQuery
 from weft.planner.joins.lattice import build_lattice
@@ -58,8 +58,8 @@ def test_floors_do_not_change_the_optimum() -> None:
     lattice = build_lattice(queries, known, CostModel())
     groups = list(lattice.targets.values())
     targets = [node for group in groups for node in group]
-    best = solve_paths(lattice, groups, Limits())
-    floors = [(group, solve_paths(lattice, [group], Limits()).bound) for group in groups]
+    best = solve_paths(lattice, groups, SolverLimits())
+    floors = [(group, solve_paths(lattice, [group], SolverLimits()).bound) for group in groups]
     model = build_model(lattice, targets, most=1e9, floors=floors)
     values = model.encode(best.routing)
     assert model.model.violation(values) == ""

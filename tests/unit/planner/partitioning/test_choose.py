@@ -13,7 +13,7 @@ from tests.support.partition_cases import Rows, random_rows, reads, workload_of
 from weft.errors import InvalidSetting
 from weft.planner.partitioning.choose import choose_partitioning
 from weft.planner.partitioning.workload import (
-    Input,
+    PartitionedInput,
     Partitioning,
     PartitioningLimits,
     PartitioningWorkload,
@@ -23,7 +23,7 @@ from weft.planner.partitioning.workload import (
     relative_gap,
 )
 
-Q1, Q2 = Input("purchases", "gemPackID"), Input("purchases", "userID+gemPackID")
+Q1, Q2 = PartitionedInput("purchases", "gemPackID"), PartitionedInput("purchases", "userID+gemPackID")
 
 # (key group of Q1, key group of Q2) → rows. As in fig. 2, of the six rows in G1 of Q1 three are in G1 and three in G8
 # of Q2. Three sets of key groups have nothing to do with each other and eight rows each.
@@ -89,7 +89,7 @@ def test_little_moves_if_little_changes() -> None:
 
 
 def test_a_current_assignment_that_no_longer_fits_is_used_as_far_as_it_does() -> None:
-    odd = {Q1: (99, -1, 0), Input("gone", "x"): (0,) * 8, Q2: (0,) * 20}
+    odd = {Q1: (99, -1, 0), PartitionedInput("gone", "x"): (0,) * 8, Q2: (0,) * 20}
     assert choose_partitioning(replace(_figure(), current=odd)).cost.total == 40.0
 
 
@@ -127,7 +127,7 @@ def test_odd_loads_give_a_valid_assignment(load: float) -> None:
 
 
 @pytest.mark.parametrize("loads", [{}, {Q1: ()}, {Q1: (1.0,) * 99}, {Q2: (math.inf,) * 8}])
-def test_missing_loads_give_a_valid_assignment(loads: dict[Input, tuple[float, ...]]) -> None:
+def test_missing_loads_give_a_valid_assignment(loads: dict[PartitionedInput, tuple[float, ...]]) -> None:
     odd = replace(_figure(), loads=loads)
     _valid(choose_partitioning(odd, PartitioningLimits(seconds=0.3)), odd)
 

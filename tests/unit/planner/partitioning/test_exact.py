@@ -21,11 +21,11 @@ from weft.planner.partitioning.choose import choose_partitioning, price_assignme
 from weft.planner.partitioning.compile import compile_workload
 from weft.planner.partitioning.ladder import climb
 from weft.planner.partitioning.model import Solved, model_size, solve_exactly
-from weft.planner.partitioning.problem import bound_of, cost_of
+from weft.planner.partitioning.problem import cost_of, lower_bound
 from weft.planner.partitioning.sharing_counts import from_coefficients
 from weft.planner.partitioning.workload import (
-    Grouping,
-    Input,
+    AssignmentGrouping,
+    PartitionedInput,
     PartitionedQuery,
     PartitioningLimits,
     PartitioningWorkload,
@@ -85,7 +85,7 @@ def test_stream_joined_with_itself(seed: int) -> None:
 def test_every_cost_is_that_of_the_rows(seed: int) -> None:
     rows, workload = _one_stream(seed)
     compiled = compile_workload(workload)
-    bound = bound_of(compiled.problem)
+    bound = lower_bound(compiled.problem)
     assignments = list(all_assignments(workload))
     for assignment in assignments[:: max(1, len(assignments) // 20)]:
         placement = compiled.placed(assignment)
@@ -119,7 +119,7 @@ def test_coefficients_of_the_paper(seed: int) -> None:
         tuple(reads(f"q{at}", f"s.a{at}") for at in range(attributes)),
         2,
         groups,
-        loads={Input("s", name): tuple(rows) for name, rows in zip(names, cards, strict=True)},
+        loads={PartitionedInput("s", name): tuple(rows) for name, rows in zip(names, cards, strict=True)},
         shared=from_coefficients("s", dict(zip(names, cards, strict=True)), dict(zip(names, shared, strict=True))),
     )
     maps = list(product((0, 1), repeat=groups))
@@ -138,7 +138,7 @@ def test_a_hot_key_group_is_divided_by_query_if_queries_are_placed_one_by_one() 
         loads=together.loads,
         shared=together.shared,
         processing=2.0,
-        grouping=Grouping.PER_QUERY,
+        grouping=AssignmentGrouping.PER_QUERY,
     )
     assert choose_partitioning(together).cost.total == 12 + 2 * 48
     assert choose_partitioning(apart).cost.total == 2 * 12 + 2 * 24
@@ -147,8 +147,8 @@ def test_a_hot_key_group_is_divided_by_query_if_queries_are_placed_one_by_one() 
 def test_only_a_fraction_is_sent_and_processed() -> None:
     rows: Rows = {"s": [{"a": 0}] * 10}
     queries = [
-        PartitionedQuery("some", ((Input("s", "a"),),), 0.5),
-        PartitionedQuery("few", ((Input("s", "a"),),), 0.1),
+        PartitionedQuery("some", ((PartitionedInput("s", "a"),),), 0.5),
+        PartitionedQuery("few", ((PartitionedInput("s", "a"),),), 0.1),
     ]
     chosen = choose_partitioning(workload_of(rows, queries, partitions=1, groups=1))
     assert (chosen.cost.copies, chosen.cost.busiest) == (5.0, 6.0)

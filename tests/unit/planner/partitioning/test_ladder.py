@@ -14,14 +14,14 @@ from weft.planner.partitioning.ladder import Effort, climb, run_rung, search_sec
 from weft.planner.partitioning.model import Solved, solve_exactly
 from weft.planner.partitioning.problem import (
     Problem,
-    bound_of,
-    components,
+    connected_items,
     cost_of,
     heaviest_cells,
+    lower_bound,
     merge_items,
-    part_of,
+    subproblem,
 )
-from weft.planner.partitioning.search import cluster, greedy, improve, search
+from weft.planner.partitioning.search import cluster, greedy, improve_assignment, search
 from weft.planner.partitioning.workload import LADDER, PartitioningLimits, Rung
 
 pytestmark = pytest.mark.thorough
@@ -35,7 +35,7 @@ def _problem(seed: int, *, attributes: int = 3, groups: int = 4, partitions: int
 
 def _start(problem: Problem) -> Solved:
     placement = tuple(item % problem.partitions for item in range(problem.items))
-    return Solved(placement, cost_of(problem, placement).total, bound_of(problem))
+    return Solved(placement, cost_of(problem, placement).total, lower_bound(problem))
 
 
 @cache
@@ -137,17 +137,20 @@ def test_improving_never_costs_more() -> None:
     for seed in range(10):
         problem = _problem(seed, attributes=4, groups=6, partitions=3)
         start = _start(problem)
-        once = improve(problem, start.placement, passes=1)
+        once = improve_assignment(problem, start.placement, passes=1)
         assert cost_of(problem, once).total <= start.cost
-        assert improve(problem, start.placement, items=0) == start.placement
-        assert cost_of(problem, improve(problem, greedy(problem))).total <= cost_of(problem, greedy(problem)).total
+        assert improve_assignment(problem, start.placement, items=0) == start.placement
+        assert (
+            cost_of(problem, improve_assignment(problem, greedy(problem))).total
+            <= cost_of(problem, greedy(problem)).total
+        )
 
 
 def test_streams_without_common_queries_are_apart() -> None:
     rows = random_rows(Random(1), streams=3, attributes=2, groups=2, rows=9)
     queries = [reads("one", "s0.a0"), reads("join", "s1.a0", "s2.a1"), reads("other", "s2.a0")]
     compiled = compile_workload(workload_of(rows, queries, partitions=2, groups=2))
-    found = [part_of(compiled.problem, items).streams for items in components(compiled.problem)]
+    found = [subproblem(compiled.problem, items).streams for items in connected_items(compiled.problem)]
     assert sorted(found) == [(0,), (1, 2)]
 
 

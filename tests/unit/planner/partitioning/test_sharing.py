@@ -10,7 +10,13 @@ from tests.support.partition_cases import Rows, random_rows, reads, workload_of
 from weft.planner.partitioning.choose import choose_partitioning, price_assignment
 from weft.planner.partitioning.sharing_counts import PairShare, count_loads, count_pairs, count_shared_rows
 from weft.planner.partitioning.sharing_forest import mean_error, predict_shared_rows, train_forest
-from weft.planner.partitioning.workload import Input, PartitioningLimits, PartitioningWorkload, Place, SharedRows
+from weft.planner.partitioning.workload import (
+    PartitionedInput,
+    PartitioningLimits,
+    PartitioningWorkload,
+    Place,
+    SharedRows,
+)
 
 pytestmark = pytest.mark.thorough
 
@@ -31,13 +37,13 @@ def test_equal_rows_are_one_count() -> None:
         SharedRows("s", (Place("a", 0, 20.0), Place("b", 1, 20.0))),
         SharedRows("s", (Place("a", 2, 10.0), Place("b", 1, 10.0))),
     )
-    assert count_loads("s", rows, 3) == {Input("s", "a"): (2, 0, 1), Input("s", "b"): (0, 3, 0)}
+    assert count_loads("s", rows, 3) == {PartitionedInput("s", "a"): (2, 0, 1), PartitionedInput("s", "b"): (0, 3, 0)}
 
 
 def test_pairs_are_counted_only_where_asked() -> None:
     rows = [{"a": 0, "b": 1}] * 3 + [{"a": 0, "b": 0}] + [{"a": 1, "b": 0}] * 5 + [{"a": 0}]
     found = count_pairs("s", rows, key_groups=2, pairs=[("a", 0, "b")], at=7.0)
-    source, target = Input("s", "a"), Input("s", "b")
+    source, target = PartitionedInput("s", "a"), PartitionedInput("s", "b")
     assert found == [PairShare(source, 0, target, 0, 0.25, 7.0), PairShare(source, 0, target, 1, 0.75, 7.0)]
 
 
@@ -50,23 +56,23 @@ def test_forest_knows_what_it_has_seen() -> None:
     forest = train_forest(samples, seed=4)
     assert mean_error(forest, samples) < 0.05
     again = train_forest(samples, seed=4)
-    source, target = Input("s0", "a0"), Input("s0", "a1")
+    source, target = PartitionedInput("s0", "a0"), PartitionedInput("s0", "a1")
     assert forest.shares(source, target, key_groups=GROUPS) == again.shares(source, target, key_groups=GROUPS)
 
 
 def test_shares_of_a_key_group_are_at_most_all_of_it() -> None:
     samples = count_pairs("s0", _rows(2), key_groups=GROUPS, pairs=_pairs(range(0, GROUPS, 2)))
     forest = train_forest(samples)
-    shares = forest.shares(Input("s0", "a0"), Input("s0", "a1"), key_groups=GROUPS)
+    shares = forest.shares(PartitionedInput("s0", "a0"), PartitionedInput("s0", "a1"), key_groups=GROUPS)
     assert set(shares) == set(range(GROUPS))
     assert all(sum(share for _, share in each) <= 1 + 1e-9 for each in shares.values())
 
 
 def test_unknown_inputs_and_no_samples_share_nothing() -> None:
     forest = train_forest([])
-    assert forest.shares(Input("s", "a"), Input("s", "b"), key_groups=2) == {}
-    assert mean_error(forest, [PairShare(Input("s", "a"), 0, Input("s", "b"), 0, 0.5)]) == 0.0
-    loads = {Input("s", "a"): (1.0, 2.0), Input("s", "b"): (2.0, 1.0)}
+    assert forest.shares(PartitionedInput("s", "a"), PartitionedInput("s", "b"), key_groups=2) == {}
+    assert mean_error(forest, [PairShare(PartitionedInput("s", "a"), 0, PartitionedInput("s", "b"), 0, 0.5)]) == 0.0
+    loads = {PartitionedInput("s", "a"): (1.0, 2.0), PartitionedInput("s", "b"): (2.0, 1.0)}
     assert predict_shared_rows(forest, loads) == ()
 
 

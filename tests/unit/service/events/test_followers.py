@@ -16,11 +16,11 @@ from weft.errors import ReadTimeout
 from weft.service.config import Limits
 from weft.service.events import followers as follow_module
 from weft.service.events import rows as rows_module
-from weft.service.events.commit_signal import Bell
+from weft.service.events.commit_signal import CommitSignal
 from weft.service.events.followers import Followers
 from weft.service.events.rows import Cursor, parse_cursor
 from weft.service.events.ticks import Ticks
-from weft.service.service import Service, Wanted
+from weft.service.service import QuerySpec, Service
 from weft.service.tenancy.tenants import EVERYBODY, Tenant
 from weft.service.workers import Workers
 
@@ -41,9 +41,9 @@ def made(tmp_path: Path) -> tuple[Service, Here]:
     return make_service(tmp_path / "state")
 
 
-def run(made: tuple[Service, Here], test: Callable[[Followers, Bell], Any]) -> Any:
+def run(made: tuple[Service, Here], test: Callable[[Followers, CommitSignal], Any]) -> Any:
     async def body() -> Any:
-        bell = Bell(asyncio.get_running_loop())
+        bell = CommitSignal(asyncio.get_running_loop())
         return await test(Followers(made[0], bell, Workers()), bell)
 
     return asyncio.run(body())
@@ -51,10 +51,10 @@ def run(made: tuple[Service, Here], test: Callable[[Followers, Bell], Any]) -> A
 
 def test_rows_come_in_order_and_then_the_end(made: tuple[Service, Here]) -> None:
     service, host = made
-    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
+    query = service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", "q")])[0]
     host.batch(a=rows((0, 1, 5), (1, 1, 6)))
 
-    async def test(followers: Followers, bell: Bell) -> None:
+    async def test(followers: Followers, bell: CommitSignal) -> None:
         events = followers.follow(EVERYBODY, query, Cursor(0))
         assert await take(events, 2) == [
             ("columns", "0", [{"name": "x", "type": "int"}]),
@@ -74,10 +74,10 @@ def test_rows_come_in_order_and_then_the_end(made: tuple[Service, Here]) -> None
 
 def test_a_cursor_goes_on_where_it_was(made: tuple[Service, Here]) -> None:
     service, host = made
-    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
+    query = service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", "q")])[0]
     host.batch(a=rows((0, 1, 5), (1, 1, 6)))
 
-    async def test(followers: Followers, bell: Bell) -> None:
+    async def test(followers: Followers, bell: CommitSignal) -> None:
         found = await take(followers.follow(EVERYBODY, query, Cursor(0, 1)), 2)
         assert found[1] == ("rows", "1", {"batch": 0, "rows": [[6]]})
 
@@ -86,12 +86,12 @@ def test_a_cursor_goes_on_where_it_was(made: tuple[Service, Here]) -> None:
 
 def test_rows_that_are_not_kept_are_a_gap(made: tuple[Service, Here]) -> None:
     service, host = made
-    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
+    query = service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", "q")])[0]
     for number in range(3):
         host.batch(a=rows((number, 1, number)))
     host.catalog.core.trim_results(2)
 
-    async def test(followers: Followers, bell: Bell) -> None:
+    async def test(followers: Followers, bell: CommitSignal) -> None:
         kinds = await take(followers.follow(EVERYBODY, query, Cursor(0)), 3)
         assert [kind for kind, _, _ in kinds] == ["columns", "gap", "rows"]
         assert kinds[2][2] == {"batch": 2, "rows": [[2]]}
@@ -102,11 +102,11 @@ def test_rows_that_are_not_kept_are_a_gap(made: tuple[Service, Here]) -> None:
 def test_a_quota_slows_only_its_tenant(made: tuple[Service, Here]) -> None:
     service, host = made
     slow = Tenant("slow", admin=False, limits=Limits(result_rows_per_second=1000))
-    query = service.create(slow, [Wanted("SELECT x FROM a", "q")])[0]
+    query = service.create(slow, [QuerySpec("SELECT x FROM a", "q")])[0]
     host.batch(a=rows(*((n, 1, n) for n in range(1100))))
     host.batch(a=rows((2000, 1, 0)))
 
-    async def test(followers: Followers, bell: Bell) -> None:
+    async def test(followers: Followers, bell: CommitSignal) -> None:
         kinds = [kind for kind, _, _ in await take(followers.follow(slow, query, Cursor(0)), 4)]
         assert kinds == ["columns", "rows", "throttled", "rows"]
 
@@ -117,7 +117,7 @@ def test_many_who_wait_for_the_same_rows_cause_one_read(
     made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, host = made
-    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
+    query = service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", "q")])[0]
     host.batch(a=rows((0, 1, 5)))
     reads: list[int] = []
     read = rows_module._read  # whoever comes later has what was read before
@@ -125,7 +125,7 @@ def test_many_who_wait_for_the_same_rows_cause_one_read(
         rows_module, "_read", lambda query, at, most: (reads.append(at.batch), read(query, at, most))[1]
     )
 
-    async def test(followers: Followers, bell: Bell) -> None:
+    async def test(followers: Followers, bell: CommitSignal) -> None:
         everybody = [followers.follow(EVERYBODY, query, Cursor(0)) for _ in range(50)]
         found = await asyncio.gather(*(take(events, 2) for events in everybody))
         assert all(each[1][2]["rows"] == [[5]] for each in found)
@@ -139,11 +139,11 @@ def test_a_query_without_rows_is_heard_of_though_batches_are_committed(
 ) -> None:
     """Before, only a time without any batch made a heartbeat: readers of a query without rows were cut off."""
     service, host = made
-    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a WHERE x > 5", "q")])[0]
+    query = service.create(EVERYBODY, [QuerySpec("SELECT x FROM a WHERE x > 5", "q")])[0]
     host.batch(a=rows((0, 1, 9)))
     monkeypatch.setattr(follow_module, "BEAT", 0.05)
 
-    async def test(followers: Followers, bell: Bell) -> None:
+    async def test(followers: Followers, bell: CommitSignal) -> None:
         async def ring() -> None:
             while True:
                 await asyncio.to_thread(host.batch, a=rows((0, 1, 1)))
@@ -162,9 +162,9 @@ def test_a_query_without_rows_is_heard_of_though_batches_are_committed(
 
 def test_all_are_let_go_when_the_service_stops(made: tuple[Service, Here]) -> None:
     service, _ = made
-    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
+    query = service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", "q")])[0]
 
-    async def test(followers: Followers, bell: Bell) -> None:
+    async def test(followers: Followers, bell: CommitSignal) -> None:
         events = followers.follow(EVERYBODY, query, Cursor(0))
         await take(events, 1)
         waiting = asyncio.create_task(anext(events))
@@ -179,9 +179,9 @@ def test_all_are_let_go_when_the_service_stops(made: tuple[Service, Here]) -> No
 
 def test_ticks_say_how_it_goes(made: tuple[Service, Here]) -> None:
     service, host = made
-    service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])
+    service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", "q")])
 
-    async def test(_: Followers, bell: Bell) -> None:
+    async def test(_: Followers, bell: CommitSignal) -> None:
         host.on_batch = bell.ring
         host.start()
         events = Ticks(service, bell, Workers()).follow(EVERYBODY)
@@ -200,7 +200,7 @@ def test_ticks_say_how_it_goes(made: tuple[Service, Here]) -> None:
 def test_rows_that_take_too_long_come_later(made: tuple[Service, Here], monkeypatch: pytest.MonkeyPatch) -> None:
     service, host = made
     monkeypatch.setattr(follow_module, "_FIRST_PAUSE_LATE", 0.01)
-    query = service.create(EVERYBODY, [Wanted("SELECT x FROM a", "q")])[0]
+    query = service.create(EVERYBODY, [QuerySpec("SELECT x FROM a", "q")])[0]
     host.batch(a=rows((0, 1, 5), (1, 1, 6)))
     read, tries = service.reader.rows, 0
 
@@ -213,7 +213,7 @@ def test_rows_that_take_too_long_come_later(made: tuple[Service, Here], monkeypa
 
     monkeypatch.setattr(service.reader, "rows", late)
 
-    async def test(followers: Followers, bell: Bell) -> None:
+    async def test(followers: Followers, bell: CommitSignal) -> None:
         found = await take(followers.follow(EVERYBODY, query, Cursor(0)), 4)
         assert [kind for kind, _, _ in found] == ["columns", "throttled", "throttled", "rows"]
         assert found[3][2] == {"batch": 0, "rows": [[5], [6]]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from weft.service.http.long_responses import EVENTS, Lasting
+from weft.service.http.long_responses import EVENTS, EventStreamResponse
 
 
 async def events() -> AsyncIterator[str]:
@@ -14,6 +14,6 @@ async def events() -> AsyncIterator[str]:
 
 def test_a_proxy_is_told_to_hand_on_every_event_at_once() -> None:
     """Otherwise it keeps events back until its buffer is full, and who follows sees nothing for minutes."""
-    headers = Lasting(events(), lambda: lambda: None).headers
+    headers = EventStreamResponse(events(), lambda: lambda: None).headers
     assert headers["X-Accel-Buffering"] == "no"
     assert headers["Content-Type"].startswith(EVENTS)

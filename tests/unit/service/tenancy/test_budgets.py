@@ -12,7 +12,7 @@ from weft.errors import QuotaExceeded
 from weft.service.config import Limits
 from weft.service.match_counts import Matches, matches_of
 from weft.service.observer import Counted
-from weft.service.service import Service, Wanted
+from weft.service.service import QuerySpec, Service
 from weft.service.tenancy.budgets import BATCHES_GRACE, FAR_BEYOND, STATE_GRACE, Budgets
 from weft.service.tenancy.tenants import Tenant, Tenants
 
@@ -46,15 +46,15 @@ def feed(host: Here, batches: int) -> None:
 
 def test_too_much_state_ends_the_query_that_needs_most(tmp_path: Path) -> None:
     service, host, budgets, clock, tenant = make(tmp_path / "state", Limits(state_bytes=1000))
-    service.create(tenant, [Wanted(SMALL, "small"), Wanted(LARGE, "large")])
+    service.create(tenant, [QuerySpec(SMALL, "small"), QuerySpec(LARGE, "large")])
     other = Tenant("other", admin=False)
-    service.create(other, [Wanted("SELECT k, COUNT(*) AS n FROM a [TUMBLE 1 HOUR] GROUP BY k", "theirs")])
+    service.create(other, [QuerySpec("SELECT k, COUNT(*) AS n FROM a [TUMBLE 1 HOUR] GROUP BY k", "theirs")])
     feed(host, 20)
     budgets.look()
     assert (budgets.bytes_of(tenant) or 0) > 1000
     with pytest.raises(QuotaExceeded, match="may have 1000 bytes of state"):
-        service.create(tenant, [Wanted("SELECT x FROM a", "more")])
-    service.create(other, [Wanted("SELECT x FROM a", "more")])
+        service.create(tenant, [QuerySpec("SELECT x FROM a", "more")])
+    service.create(other, [QuerySpec("SELECT x FROM a", "more")])
     assert service.query(tenant, "large").state == "live", "it has a while"
     clock.now += STATE_GRACE
     budgets.look()
@@ -68,19 +68,19 @@ def test_too_much_state_ends_the_query_that_needs_most(tmp_path: Path) -> None:
 
 def test_state_that_shrinks_again_is_forgiven(tmp_path: Path) -> None:
     service, host, budgets, clock, tenant = make(tmp_path / "state", Limits(state_bytes=1000))
-    service.create(tenant, [Wanted(LARGE, "large")])
+    service.create(tenant, [QuerySpec(LARGE, "large")])
     feed(host, 20)
     budgets.look()
     service.drop(tenant, "large")
     feed(host, 1)
     clock.now += STATE_GRACE
     budgets.look()
-    service.create(tenant, [Wanted("SELECT x FROM a", "more")])
+    service.create(tenant, [QuerySpec("SELECT x FROM a", "more")])
 
 
 def test_too_many_matches_end_the_query_that_has_most(tmp_path: Path) -> None:
     service, host, budgets, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=10))
-    service.create(tenant, [Wanted("SELECT x FROM a", "few"), Wanted(LARGE, "many")])
+    service.create(tenant, [QuerySpec("SELECT x FROM a", "few"), QuerySpec(LARGE, "many")])
     feed(host, 6)
     budgets.look()
     assert service.query(tenant, "many").state == "live"
@@ -97,7 +97,7 @@ def test_too_many_matches_end_the_query_that_has_most(tmp_path: Path) -> None:
 
 def test_far_too_many_are_not_waited_for_again(tmp_path: Path) -> None:
     service, host, budgets, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=1))
-    query = service.create(tenant, [Wanted(LARGE, "many")])[0]
+    query = service.create(tenant, [QuerySpec(LARGE, "many")])[0]
     feed(host, 1)
     host.observer._counted.append(Counted(1, {query.id: FAR_BEYOND + 1}, {}))
     budgets.look()
@@ -112,7 +112,7 @@ def uncounted(host: Here, batch: int) -> Counted:
 
 def test_what_was_not_counted_is_a_share_among_queries_of_one_tenant(tmp_path: Path) -> None:
     service, host, _, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=1000))
-    mine = service.create(tenant, [Wanted(LARGE, "many"), Wanted(LARGE, "same")])
+    mine = service.create(tenant, [QuerySpec(LARGE, "many"), QuerySpec(LARGE, "same")])
     join = next(each.id for each in host.catalog.core.plan.joins)
     counted = Counted(0, {mine[0].id: None, mine[1].id: 7}, {f"join:{join}": 100})
     matches = Matches.of(host.catalog, counted)
@@ -125,8 +125,8 @@ def test_what_was_not_counted_is_a_share_among_queries_of_one_tenant(tmp_path: P
 def test_nobody_pays_for_what_others_match(tmp_path: Path) -> None:
     """Before, a query without a match was set aside, since another tenant's made its join's rows too many to count."""
     service, host, budgets, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=3))
-    none = service.create(tenant, [Wanted(f"{LARGE} WHERE p.x > 1000", "none"), Wanted("SELECT x FROM a", "few")])
-    service.create(Tenant("other", admin=False), [Wanted(LARGE, "many")])
+    none = service.create(tenant, [QuerySpec(f"{LARGE} WHERE p.x > 1000", "none"), QuerySpec("SELECT x FROM a", "few")])
+    service.create(Tenant("other", admin=False), [QuerySpec(LARGE, "many")])
     for _ in range(10):
         feed(host, 1)
         batch = host.catalog.core.next_batch - 1
@@ -138,8 +138,8 @@ def test_nobody_pays_for_what_others_match(tmp_path: Path) -> None:
 
 def test_own_matches_are_counted_where_an_operator_is_shared(tmp_path: Path) -> None:
     service, host, budgets, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=5))
-    mine = service.create(tenant, [Wanted(LARGE, "many"), Wanted(f"{LARGE} WHERE p.x > 1000", "none")])
-    service.create(Tenant("other", admin=False), [Wanted(LARGE, "many")])
+    mine = service.create(tenant, [QuerySpec(LARGE, "many"), QuerySpec(f"{LARGE} WHERE p.x > 1000", "none")])
+    service.create(Tenant("other", admin=False), [QuerySpec(LARGE, "many")])
     for _ in range(4 + BATCHES_GRACE):
         feed(host, 1)
         budgets._look_at_matches(uncounted(host, host.catalog.core.next_batch - 1))
@@ -148,8 +148,8 @@ def test_own_matches_are_counted_where_an_operator_is_shared(tmp_path: Path) -> 
 
 def test_what_is_not_kept_is_held_against_nobody(tmp_path: Path) -> None:
     service, host, budgets, _, tenant = make(tmp_path / "state", Limits(matches_per_batch=1))
-    mine = service.create(tenant, [Wanted(LARGE, "many")])[0]
-    service.create(Tenant("other", admin=False), [Wanted(LARGE, "many")])
+    mine = service.create(tenant, [QuerySpec(LARGE, "many")])[0]
+    service.create(Tenant("other", admin=False), [QuerySpec(LARGE, "many")])
     join = next(each.id for each in host.catalog.core.plan.joins)
     budgets._look_at_matches(Counted(99, {mine.id: None}, {f"join:{join}": 1000}))
     assert mine.state == "live"

@@ -12,7 +12,7 @@ from tests.support.engine_sample import rows
 from tests.support.service_sample import make_service
 from weft.engine import Query
 from weft.service.events.rows import Cursor
-from weft.service.service import Wanted
+from weft.service.service import QuerySpec
 from weft.service.tenancy.messages import query_error, sink_error
 from weft.service.tenancy.tenants import EVERYBODY, Tenant, Tenants
 
@@ -75,7 +75,7 @@ def test_every_answer_about_a_query_that_failed(tmp_path: Path) -> None:
     """Before, tenants were shown where the state directory is."""
     tenants = Tenants({"ads": "token-of-ads"}, [ADS])
     service, host = make_service(tmp_path / "state", tenants)
-    query = service.create(ADS, [Wanted("SELECT x FROM a", "q")])[0]
+    query = service.create(ADS, [QuerySpec("SELECT x FROM a", "q")])[0]
     host.batch(a=rows((0, 1, 5)))
     reason = f"it makes the batch fail: FileNotFoundError: {tmp_path}/state/data/1.arrow"
     host.catalog.core.set_aside(query.id, host.catalog.core.next_batch, reason)

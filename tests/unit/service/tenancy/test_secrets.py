@@ -18,7 +18,7 @@ from weft.service import streams as module
 from weft.service.added_streams import check_added, read_added, write_added
 from weft.service.config import ServerSection, StreamSpec
 from weft.service.http.logs import JsonLines
-from weft.service.streams import check_asked, declare
+from weft.service.streams import check_requested, declare
 from weft.service.tenancy.secrets import Secrets, is_reference, looks_secret
 from weft.spark.errors import cause_of
 from weft.storage.directory import Directory
@@ -168,27 +168,27 @@ def spec(**values: Any) -> StreamSpec:
 def test_a_secret_as_it_is_is_refused(restricted: bool) -> None:
     asked = spec(format="kafka", options={"kafka.sasl.jaas.config": "hidden-word"})
     with pytest.raises(InvalidStream, match="holds a secret") as error:
-        check_asked(asked, ServerSection(), restricted=restricted)
+        check_requested(asked, ServerSection(), restricted=restricted)
     assert "env:NAME" in error.value.hint
     assert "hidden-word" not in str(error.value)
 
 
 def test_options_of_files_are_stored_so_they_are_no_references() -> None:
     with pytest.raises(InvalidStream, match="cannot be references"):
-        check_asked(spec(format="csv", path="/x", options={"sep": "env:X"}), ServerSection(), restricted=False)
+        check_requested(spec(format="csv", path="/x", options={"sep": "env:X"}), ServerSection(), restricted=False)
 
 
 def test_paths_are_below_the_inputs(tmp_path: Path) -> None:
     server = ServerSection(inputs=(tmp_path / "in",))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "link").symlink_to("/etc")
-    check_asked(spec(path=str(tmp_path / "in" / "a")), server, restricted=True)
+    check_requested(spec(path=str(tmp_path / "in" / "a")), server, restricted=True)
     for path in ("/etc", str(tmp_path / "in" / ".." / "x"), str(tmp_path / "in" / "link"), str(tmp_path / "inside")):
         with pytest.raises(Forbidden, match="may not read this path"):
-            check_asked(spec(path=path), server, restricted=True)
-        check_asked(spec(path=path), server, restricted=False)
+            check_requested(spec(path=path), server, restricted=True)
+        check_requested(spec(path=path), server, restricted=False)
     with pytest.raises(Forbidden):
-        check_asked(spec(path=str(tmp_path / "in" / "a")), ServerSection(), restricted=True)
+        check_requested(spec(path=str(tmp_path / "in" / "a")), ServerSection(), restricted=True)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_paths_are_below_the_inputs(tmp_path: Path) -> None:
 def test_formats_of_spark_reach_only_what_is_allowed(values: dict[str, Any]) -> None:
     server = ServerSection(addresses=("broker:9092",), secrets=("env:JAAS",))
     with pytest.raises(Forbidden):
-        check_asked(spec(**values), server, restricted=True)
-    check_asked(spec(**values), server, restricted=False)
+        check_requested(spec(**values), server, restricted=True)
+    check_requested(spec(**values), server, restricted=False)
 
 
 def test_what_is_allowed_is_allowed() -> None:
@@ -219,8 +219,8 @@ def test_what_is_allowed_is_allowed() -> None:
         "subscribe": "topic",
         "kafka.sasl.jaas.config": "env:JAAS",
     }
-    check_asked(spec(format="kafka", options=options), server, restricted=True)
-    check_asked(spec(format="rate", options={"rowsPerSecond": "5"}), server, restricted=True)
+    check_requested(spec(format="kafka", options=options), server, restricted=True)
+    check_requested(spec(format="rate", options={"rowsPerSecond": "5"}), server, restricted=True)
 
 
 def test_an_address_is_no_path_of_files() -> None:

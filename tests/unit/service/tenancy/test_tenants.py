@@ -10,7 +10,7 @@ import pytest
 from tests.support.service_sample import make_service
 from weft.errors import Forbidden, InvalidSetting, QueryError, QuotaExceeded, Unauthorized
 from weft.service.config import Limits, to_config
-from weft.service.service import Wanted
+from weft.service.service import QuerySpec
 from weft.service.tenancy.tenants import EVERYBODY, Tenant, Tenants, read_tenants, require_admin
 
 ADS, OPS = Tenant("ads", admin=False), Tenant("ops", admin=True)
@@ -84,8 +84,8 @@ def test_texts_that_are_wrong_count_as_creates(tmp_path: Path) -> None:
     service, _ = make_service(tmp_path / "state", Tenants({"one": "token-of-one"}, [tenant]))
     for _ in range(3):
         with pytest.raises(QueryError):
-            service.create(tenant, [Wanted("SELECT nothing FROM a")])
+            service.create(tenant, [QuerySpec("SELECT nothing FROM a")])
     with pytest.raises(QuotaExceeded, match="may create 3 queries per minute"):
-        service.create(tenant, [Wanted("SELECT x FROM a")])
+        service.create(tenant, [QuerySpec("SELECT x FROM a")])
     with pytest.raises(QuotaExceeded):
-        service.create(tenant, [Wanted("SELECT nothing FROM a")] * 2)
+        service.create(tenant, [QuerySpec("SELECT nothing FROM a")] * 2)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from weft.planner.highs import Limits, NoAnswer, Relaxation, bound_each, gap_of, relax, solve
+from weft.planner.highs import NoAnswer, Relaxation, SolverLimits, bound_each, gap_of, relax, solve
 from weft.planner.joins.lattice import Lattice
-from weft.planner.joins.paths import Routing, improve, least_cost, route
+from weft.planner.joins.paths import Routing, improve_paths, least_cost, route
 from weft.planner.joins.program.lower_bounds import Shape, shape_of
 from weft.planner.joins.program.model import ProbeModel, build_model, reachable
 
@@ -53,7 +53,7 @@ class _Search:
 
     lattice: Lattice
     groups: tuple[tuple[int, ...], ...]
-    limits: Limits
+    limits: SolverLimits
     best: Routing
     bound: float = 0.0
     followed: tuple[ProbeModel, Relaxation] | None = None
@@ -82,7 +82,7 @@ class _Search:
 
 
 def solve_paths(
-    lattice: Lattice, groups: Sequence[tuple[int, ...]], limits: Limits, *, first: Routing | None = None
+    lattice: Lattice, groups: Sequence[tuple[int, ...]], limits: SolverLimits, *, first: Routing | None = None
 ) -> Routed:
     """Return the cheapest paths found to all nodes of all groups (one per query); `first` is a known solution."""
     searches = [_begin(lattice, part, limits, first) for part in independent_parts(lattice, groups)]
@@ -102,7 +102,7 @@ def solve_paths(
     return Routed(routing, sum(min(search.bound, search.best.cost()) for search in searches))
 
 
-def _begin(lattice: Lattice, part: tuple[tuple[int, ...], ...], limits: Limits, first: Routing | None) -> _Search:
+def _begin(lattice: Lattice, part: tuple[tuple[int, ...], ...], limits: SolverLimits, first: Routing | None) -> _Search:
     targets = [node for group in part for node in group]
     search = _Search(lattice, part, limits, route(lattice, targets))
     if first is not None:
@@ -110,7 +110,7 @@ def _begin(lattice: Lattice, part: tuple[tuple[int, ...], ...], limits: Limits, 
     return search
 
 
-def _in_turn(searches: Sequence[_Search], limits: Limits, step: Callable[[_Search], object]) -> Limits:
+def _in_turn(searches: Sequence[_Search], limits: SolverLimits, step: Callable[[_Search], object]) -> SolverLimits:
     """Run a step of each search in order, each within its share of the time; later searches get the unused time."""
     for i, search in enumerate(searches):
         share = limits.time * len(search.groups) / sum(len(other.groups) for other in searches[i:])
@@ -146,13 +146,13 @@ def _follow_relaxation(search: _Search, floors: Mapping[Shape, float]) -> None:
     search.spend(relaxed.time)
     if isinstance(relaxed, NoAnswer):
         search.bound = max(search.bound, least_cost(search.lattice, search.targets))
-        improve(search.best, search.groups, rounds=3)
+        improve_paths(search.best, search.groups, rounds=3)
         return
     search.bound = max(search.bound, relaxed.cost / model.scale)
     before = search.best
     search.offer(route(search.lattice, search.targets, model.guide(relaxed.values, least=_TRUST)))
     if not search.done() and search.has_large and (search.best is not before or not floors):
-        improve(search.best, search.groups, rounds=3)
+        improve_paths(search.best, search.groups, rounds=3)
     search.followed = model, relaxed
 
 
@@ -177,7 +177,7 @@ def _should_learn(search: _Search) -> bool:
     return separate_cost <= _LITTLE_SHARED * search.best.cost()
 
 
-def _costs_alone(searches: Sequence[_Search], limits: Limits) -> tuple[dict[Shape, float], timedelta]:
+def _costs_alone(searches: Sequence[_Search], limits: SolverLimits) -> tuple[dict[Shape, float], timedelta]:
     """Return a lower bound of the cost of each large query by shape, and the time spent."""
     programs: dict[Shape, tuple[ProbeModel, Routing]] = {}
     for search in searches:
@@ -212,7 +212,7 @@ def _solve_support(search: _Search, model: ProbeModel, relaxed: Relaxation) -> N
     search.spend(outcome.time)
     if not isinstance(outcome, NoAnswer):
         routing = route(search.lattice, search.targets, model.guide(outcome.values))
-        improve(routing, search.groups, rounds=2)
+        improve_paths(routing, search.groups, rounds=2)
         search.offer(routing)
 
 
