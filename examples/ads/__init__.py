@@ -1,1 +1,1 @@
-"""The demo: generated streams, queries that come and go, and a check of their results with DuckDB."""
+"""The demo of weft: generated streams, queries that come and go, and a check of their results with DuckDB."""

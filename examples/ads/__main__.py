@@ -1,4 +1,4 @@
-"""`python -m examples.ads` runs the demo; this is its command line."""
+"""The command line of the demo, `python -m examples.ads`."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tempfile import TemporaryDirectory
 from weft import WeftError
 
 _PACKAGES = {"duckdb": "duckdb"} | dict.fromkeys(("fastapi", "uvicorn", "prometheus_client"), "weft-streams[service]")
-"""Packages that weft itself does not need, and what installs each."""
+"""Packages that the demo needs and weft does not, each with the requirement that installs it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo. It returns 0 if the queries agree, 1 if they do not or the demo fails; wrong arguments give 2."""
+    """Run the demo; return 0 if the queries agree with DuckDB, else 1; exit with 2 if the arguments are invalid."""
     parser = _parser()
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     for package, requirement in _PACKAGES.items():
         if find_spec(package) is None:
             parser.error(f'the Python package "{package}" is missing: pip install "{requirement}"')
-    if not 0 <= given.port <= 65535:
+    if not 0 <= args.port <= 65535:
         parser.error("--port: must be from 0 to 65535")
-    if given.keep is not None and given.keep.exists() and (not given.keep.is_dir() or any(given.keep.iterdir())):
-        parser.error(f'--keep: "{given.keep}" exists and is not an empty directory')
-    from examples.ads.run import run_demo  # only now is it certain that its packages are there
+    if args.keep is not None and args.keep.exists() and (not args.keep.is_dir() or any(args.keep.iterdir())):
+        parser.error(f'--keep: "{args.keep}" exists and is not an empty directory')
+    from examples.ads.run import run_demo  # not at the top: it needs the packages checked above
 
     try:
-        if given.keep is not None:
-            given.keep.mkdir(parents=True, exist_ok=True)
-            return run_demo(given.keep.absolute(), given)
+        if args.keep is not None:
+            args.keep.mkdir(parents=True, exist_ok=True)
+            return run_demo(args.keep.absolute(), args)
         with TemporaryDirectory(prefix="weft-demo-", ignore_cleanup_errors=True) as folder:
-            return run_demo(Path(folder), given)
+            return run_demo(Path(folder), args)
     except KeyboardInterrupt:
         print("interrupted")
         return 130

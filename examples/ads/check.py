@@ -1,7 +1,7 @@
-"""The proof at the end: DuckDB runs a query alone over the generated files and gives the rows that weft gave.
+"""The check at the end of the demo: DuckDB runs a query alone over the generated files and must get weft's rows.
 
-Nothing of weft is used here but the contract: a query sees the batches from its creation to its end, of them the rows
-that are not late and not older than `complete_from`, and windows that begin before that are not reported.
+The check uses no code of weft, only its contract: a query sees the batches from its creation to its end, without late
+rows and rows older than `complete_from`, and does not report windows that begin before `complete_from`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOAD = f"""
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """When a query lived: it saw the batches from `first` until before `ended`, rows from `start` (in µs) on."""
+    """The life of a query: it saw the batches `first` to `ended` - 1, and of them the rows from `start` (in µs) on."""
 
     first: int
     ended: int | None
@@ -46,7 +46,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How weft's rows of a query compare with DuckDB's."""
+    """The comparison of weft's rows of a query with DuckDB's."""
 
     query: DemoQuery
     rows: int
@@ -57,29 +57,29 @@ class Verdict:
 
     @property
     def agrees(self) -> bool:
-        """Whether the rows are equal as multisets, and complete from where the contract says."""
+        """Whether the rows are equal as multisets, and the query is complete from the time of the contract on."""
         return self.missing == 0 and self.surplus == 0 and self.start_agrees
 
     def __str__(self) -> str:
         start = "" if self.start_agrees else ", complete_from differs"
         wrong = "" if self.agrees else f"; {self.missing:,} missing, {self.surplus:,} too many{start}"
-        found = f"{self.query.name}: {self.rows:,} rows, DuckDB alone {self.expected:,}"
-        return f"  {'✓' if self.agrees else '✗'} {found}{wrong}\n    {self.query.sql}"
+        counts = f"{self.query.name}: {self.rows:,} rows, DuckDB alone {self.expected:,}"
+        return f"  {'✓' if self.agrees else '✗'} {counts}{wrong}\n    {self.query.sql}"
 
 
 def conclusion(verdicts: Sequence[Verdict]) -> str:
-    """Say in one sentence whether the queries agree."""
+    """Return a sentence that says whether the queries agree."""
     wrong = sum(not verdict.agrees for verdict in verdicts)
     if not verdicts:
         return "no query has results yet, so there is nothing to compare"
     if wrong:
         return f"{wrong} of {len(verdicts)} queries do NOT agree with DuckDB running each alone"
-    many = "1 random query agrees" if len(verdicts) == 1 else f"{len(verdicts)} random queries agree"
-    return f"{many} row for row with DuckDB running each alone"
+    agreeing = "1 random query agrees" if len(verdicts) == 1 else f"{len(verdicts)} random queries agree"
+    return f"{agreeing} row for row with DuckDB running each alone"
 
 
 class Judge:
-    """It has the generated files in DuckDB, each row with its batch and whether it was late."""
+    """A DuckDB database with the generated files, in which each row has its batch and whether it was late."""
 
     def __init__(self, batch_of: Mapping[str, Mapping[Path, int]]) -> None:
         self._database = duckdb.connect()
@@ -91,7 +91,7 @@ class Judge:
                 self._database.execute(_LOAD.format(stream=stream), {"paths": paths})
 
     def start(self, query: DemoQuery, first: int) -> int | None:
-        """Return from where a query that was created just before batch `first` must be complete."""
+        """Return the event time from which a query that was created just before batch `first` must be complete."""
         seen = " UNION ALL ".join(f'SELECT "_t" FROM {stream} WHERE "_batch" < {first}' for stream in query.streams)
         return self._value(f'SELECT max("_t") + 1 FROM ({seen})')
 
@@ -100,17 +100,17 @@ class Judge:
         start = self.start(query, life.first)
         self._database.execute(f"CREATE OR REPLACE TABLE alone AS {to_duckdb(query, replace(life, start=start))}")
         self._database.register("weft", rows)
-        sets = ("FROM alone", "FROM alone EXCEPT ALL FROM weft", "FROM weft EXCEPT ALL FROM alone")
-        expected, missing, surplus = (self._value(f"SELECT count(*) FROM ({each})") or 0 for each in sets)
+        sources = ("FROM alone", "FROM alone EXCEPT ALL FROM weft", "FROM weft EXCEPT ALL FROM alone")
+        expected, missing, surplus = (self._value(f"SELECT count(*) FROM ({sql})") or 0 for sql in sources)
         return Verdict(query, rows.num_rows, expected, missing, surplus, start_agrees=start == life.start)
 
     def _value(self, sql: str) -> int | None:
-        ((found,),) = self._database.execute(sql).fetchall()
-        return None if found is None else int(found)
+        ((value,),) = self._database.execute(sql).fetchall()
+        return None if value is None else int(value)
 
 
 def to_duckdb(query: DemoQuery, life: Life) -> str:
-    """Return DuckDB's SQL for the query alone."""
+    """Return the query as SQL for DuckDB, restricted to the batches and rows of its life."""
     relations = [f"{stream} AS {alias}" for stream, alias in query.relations]
     conditions = [*query.conditions, *([query.join_condition] if query.keys else [])]
     times = [f"{alias}._t" for _, alias in query.relations]
@@ -119,7 +119,7 @@ def to_duckdb(query: DemoQuery, life: Life) -> str:
         conditions += [f"NOT {alias}._late", f"{alias}._batch >= {life.first}"]
         conditions += [] if life.ended is None else [f"{alias}._batch < {life.ended}"]
         conditions += [] if life.start is None else [f"{alias}._t >= {life.start}"]
-    if slide:  # for each row, every window that can hold it
+    if slide:  # every window that can contain the row of the first relation
         number = f"unnest(generate_series(({times[0]} - {size}) // {slide}, {times[0]} // {slide})) AS n"
         opens_and_closes = f"n * {slide} AS opens, n * {slide} + {size} AS closes"
         relations.append(f"LATERAL (SELECT {opens_and_closes} FROM (SELECT {number})) AS w")

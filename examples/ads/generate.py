@@ -1,4 +1,4 @@
-"""The generator writes two streams as Parquet files: purchases of gem packs in a game, and the ads shown for them."""
+"""Generator of two streams as Parquet files: purchases of gem packs in a game, and the ads shown for them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ GEM_PACKS = 20
 DEAREST_CENTS = 9_999
 LONGEST_AD_SECONDS = 60
 
-_LONGEST_TICK_SECONDS = 2.0  # a machine that was asleep does not make up for the time
-_DELAYED, _DELAY_SECONDS = 0.03, 1.2  # these rows are out of order, but within the lateness
-_LATE, _LATE_SECONDS = 0.0005, (3.0, 8.0)
-_GUESTS = 0.01  # this share of purchases has no user: NULL never joins
+_LONGEST_TICK_SECONDS = 2.0  # rows of a longer pause (the machine slept) are not generated
+_DELAYED, _DELAY_SECONDS = 0.03, 1.2  # share and delay of rows out of order, but within the lateness
+_LATE, _LATE_SECONDS = 0.0005, (3.0, 8.0)  # share and delay of late rows
+_GUESTS = 0.01  # share of purchases with NULL as user, which never joins
 
 
 class Generator:
-    """It writes both streams, `rate` rows per second each; `rows` counts the rows of each stream."""
+    """A writer of both streams, with `rate` rows per second each; `rows` counts the rows written, by stream."""
 
     def __init__(self, folder: Path, *, rate: int, seed: int, start: float) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Generator:
             (folder / name).mkdir(parents=True)
 
     def write(self, now: float) -> None:
-        """Write what has happened until now (in seconds since 1970), one file per stream, which appears whole."""
+        """Write the rows up to `now` (in seconds since 1970): one file per stream, which appears only when complete."""
         start, self._written_until = max(self._written_until, now - _LONGEST_TICK_SECONDS), now
         count = round(self._rate * (now - start))
         name = f"{self._number:08d}.parquet"
@@ -55,7 +55,7 @@ class Generator:
 
 
 def event_times(random: np.random.Generator, count: int, *, start: float, end: float) -> Array:
-    """Return event times in microseconds in the order of arrival: most are between start and end, some before."""
+    """Return event times in microseconds in the order of arrival: most between `start` and `end`, some before."""
     times = np.sort(random.uniform(start, end, count))
     kind = random.random(count)
     late = kind < _LATE
@@ -66,15 +66,15 @@ def event_times(random: np.random.Generator, count: int, *, start: float, end: f
 
 
 def make_rows(random: np.random.Generator, stream: str, times: Array, *, users: int) -> pa.Table:
-    """Return who bought which pack for how much, or who was shown an ad for which pack for how many seconds."""
-    count, bought = len(times), stream == "purchases"
-    busy_users = np.floor(users * random.random(count) ** 1.5).astype(np.int64)  # some are busier than others
+    """Return rows with these event times: purchases with their prices, or ads with their lengths in seconds."""
+    count, is_purchase = len(times), stream == "purchases"
+    user_ids = np.floor(users * random.random(count) ** 1.5).astype(np.int64)  # low numbers are more frequent
     columns = {
         "ts": pa.array(times, pa.timestamp("us", "UTC")),
-        "userID": pa.array(busy_users, mask=random.random(count) < (_GUESTS if bought else 0.0)),
+        "userID": pa.array(user_ids, mask=random.random(count) < (_GUESTS if is_purchase else 0.0)),
         "gemPack": random.integers(1, GEM_PACKS + 1, count, np.int32),
     }
-    if not bought:
+    if not is_purchase:
         return pa.table(columns | {"length": random.integers(5, LONGEST_AD_SECONDS + 1, count, np.int32)})
     cents = 99 + np.floor((DEAREST_CENTS - 99 + 1) * random.random(count) ** 2).astype(np.int64)
     words = np.stack([cents, cents >> 63], axis=1)  # a decimal is a 128-bit integer, low word first

@@ -1,4 +1,4 @@
-"""The course of the demo: the first batch, a minute in which queries come and go, then the proof."""
+"""A run of the demo: the first batch, a period in which queries come and go, and the check with DuckDB."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _say = partial(print, flush=True)
 _CHECKED = 3
 _LOOK_EVERY, _LINE_EVERY = 0.5, 5.0
 _PATIENCE = 300.0
-_KEEP_SECONDS = 600  # files and results are kept so long when the demo runs for ever
-_SETTLING = 10  # so many batches later the watermark no longer depends on files that were removed
+_KEEP_SECONDS = 600  # how long files and results are kept with --forever
+_SETTLING = 10  # after this many batches the watermark no longer depends on removed files
 
 
 def run_demo(folder: Path, options: argparse.Namespace) -> int:
-    """Run the demo in an empty folder. It returns 0 if the checked queries agree with DuckDB, else 1."""
+    """Run the demo in an empty folder; return 0 if the checked queries agree with DuckDB, else 1."""
     logging.basicConfig(filename=folder / "weft.log", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _say(f"weft demo: up to {options.queries} queries come and go over two generated streams, purchases and ads")
     _say("starting Spark …")
     with ExitStack() as stack:
-        spark = local_session(log=folder / "spark.log")  # one that the engine starts would log to the terminal
+        spark = local_session(log=folder / "spark.log")  # a session of the engine would log to the terminal
         stack.callback(spark.stop)
         keep = None if options.seconds else f"{_KEEP_SECONDS} seconds"
         engine = stack.enter_context(Engine(folder / "state", spark=spark, keep_results=keep))
-        stop = stop_on_signals()  # not before Spark is started, whose own handler would cancel the running batch
+        stop = stop_on_signals()  # after the start of Spark, whose own handler would cancel the running batch
         demo = Demo(engine, folder / "in", options)
         _say("running the first batch (the very first compiles the kernels) …")
         demo.start()
@@ -57,28 +57,28 @@ def run_demo(folder: Path, options: argparse.Namespace) -> int:
 
 
 def stop_on_signals() -> threading.Event:
-    """Let the first SIGINT or SIGTERM set the event that is returned, and the second interrupt the program."""
-    asked = threading.Event()
+    """Return an event that the first SIGINT or SIGTERM sets; the second signal interrupts the program."""
+    stop = threading.Event()
 
     def handle(*_: object) -> None:
-        if asked.is_set():
+        if stop.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)
-    return asked
+    return stop
 
 
 def batches_inside(engine: Engine, first: int) -> list[Manifest]:
-    """Look inside the engine for its batches from `first` on: the public summaries do not name the files they read."""
+    """Return the batches from `first` on from the engine's internals: public summaries do not name the files read."""
     with (commits := engine.catalog.commits_from(first)).lease:
         return list(commits.manifests)
 
 
 @dataclass(slots=True)
 class Asked:
-    """A query of the demo; it has a life from its first batch on, and is live until it is known to have ended."""
+    """A query of the demo; `life` is None before its first batch, and `live` is true until its end is known."""
 
     query: DemoQuery
     handle: Query
@@ -86,13 +86,13 @@ class Asked:
     live: bool = True
 
     def look(self) -> None:
-        """Learn when the query lived; only its internal record has the numbers of the batches."""
+        """Update `life` and `live` from the internal record of the query, which alone has the numbers of batches."""
         if self.live and (record := self.handle.record) is not None:
             self.life, self.live = Life(record.created, record.ended, record.start), record.ended is None
 
 
 class Demo:
-    """One run: its queries, and the figures of the batches so far."""
+    """One run of the demo: its queries, and the statistics of the batches so far."""
 
     def __init__(self, engine: Engine, folder: Path, options: argparse.Namespace) -> None:
         self._engine, self._options = engine, options
@@ -100,13 +100,13 @@ class Demo:
         self._crowd = Crowd(options.seed, most=options.queries, seconds=options.seconds or 60)
         self._asked: list[Asked] = []
         self._batch_of: dict[str, dict[Path, int]] = {stream: {} for stream in SCHEMAS}
-        self._complete_from = 0  # from this batch on, every file that could matter is still there
+        self._complete_from = 0  # queries from this batch on can be checked: no file that they need was removed
         self._seconds = 0.0
         self._batches = self._rows_alone = 0
         self._rows: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Declare the streams, create the first queries and see the first batch through."""
+        """Declare the streams, create the first queries and wait for the first batch."""
         for name, schema in SCHEMAS.items():
             source = files(self._generator.folder / name, schema=schema)
             self._engine.stream(name, source, time="ts", lateness=f"{LATENESS_SECONDS} seconds")
@@ -116,7 +116,7 @@ class Demo:
         self.wait_for_rows()
 
     def run(self, stop: threading.Event) -> None:
-        """Let data and queries flow until the time is over or somebody stops the demo."""
+        """Generate data, create and drop queries until the time is over or `stop` is set."""
         began, next_line, rows_before = time.monotonic(), _LINE_EVERY, self._rows.total()
         while not stop.wait(_LOOK_EVERY) and (not self._options.seconds or self._seconds < self._options.seconds):
             self._generator.write(time.time())
@@ -134,71 +134,71 @@ class Demo:
                 self._forget()
 
     def wait_for_rows(self) -> None:
-        """Wait until everything that was written for live queries is in committed batches."""
+        """Wait until all rows written for live queries are in committed batches."""
         deadline, written = time.monotonic() + _PATIENCE, self._generator.rows
-        while any(self._rows[each] < written[each] for asked in self._live() for each in asked.query.streams):
+        while any(self._rows[name] < written[name] for entry in self._live() for name in entry.query.streams):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the batch has not ended after {_PATIENCE:.0f} seconds; try a lower --rate")
             time.sleep(0.1)
             self._look()
 
     def verdicts(self) -> list[Verdict]:
-        """Compare three random queries that have results with DuckDB running each alone."""
-        judge, found = Judge(self._batch_of), list[Verdict]()
-        for asked in Random(self._options.seed).sample(self._asked, len(self._asked)):
-            handle, life = asked.handle, asked.life
-            if len(found) == _CHECKED or life is None or handle.error:
+        """Compare the results of up to three random queries with those of DuckDB running each alone."""
+        judge, verdicts = Judge(self._batch_of), list[Verdict]()
+        for entry in Random(self._options.seed).sample(self._asked, len(self._asked)):
+            handle, life = entry.handle, entry.life
+            if len(verdicts) == _CHECKED or life is None or handle.error:
                 continue
-            is_all_there = life.first >= max(self._complete_from, handle.results_from)  # of what it saw and gave
-            if is_all_there and (rows := handle.results().toArrow()).num_rows:
-                found.append(judge.compare(asked.query, life, rows))
-        return found
+            is_kept = life.first >= max(self._complete_from, handle.results_from)  # all its files and results
+            if is_kept and (rows := handle.results().toArrow()).num_rows:
+                verdicts.append(judge.compare(entry.query, life, rows))
+        return verdicts
 
     def summary(self) -> str:
-        """Describe the whole run."""
-        rows, live, came, latencies = self._rows.total(), len(self._live()), self._crowd.made, self._latencies()
+        """Return a description of the whole run."""
+        rows, live, created, latencies = self._rows.total(), len(self._live()), self._crowd.made, self._latencies()
         return f"""\
 weft demo: {self._seconds:.0f} s, {self._batches} batches
   rows read      {rows:,}; {self._rows_alone:,} if each query ran alone, {self._rows_alone / rows:.1f} × as many
-  queries        {came} came, {came - live} left, {live} live at the end
+  queries        {created} came, {created - live} left, {live} live at the end
   batch latency  {median(latencies):.2f} s, at most {max(latencies):.2f} s
 """
 
     def _live(self) -> list[Asked]:
-        return [asked for asked in self._asked if asked.live]
+        return [entry for entry in self._asked if entry.live]
 
     def _latencies(self) -> list[float]:
-        """Return the seconds that each batch took, without the first, which compiles the kernels."""
+        """Return the seconds that each batch took, without the first batch, which compiles the kernels."""
         batches = [batch.seconds for batch in list(self._engine.summaries) if batch.batch]
         return [seconds["compile"] + seconds["run"] + seconds["commit"] for seconds in batches] or [0.0]
 
     def _come_and_go(self, seconds: float) -> None:
-        for asked in self._live():
-            if asked.life and self._crowd.leaves(seconds):
-                asked.handle.drop()
+        for entry in self._live():
+            if entry.life and self._crowd.leaves(seconds):
+                entry.handle.drop()
         arriving = self._crowd.arrivals(len(self._live()), self._seconds)
         created = self._engine.create_many([(query.name, query.sql) for query in arriving]) if arriving else []
         self._asked += map(Asked, arriving, created)
 
     def _look(self) -> None:
-        """Take in the batches that were committed since the last look, and the queries that have ended."""
+        """Count the rows of the batches committed since the last look, and update the lives of the queries."""
         if not self._engine.running:
-            self._engine.wait()  # raises the failure, if there was one
+            self._engine.wait()  # raises the failure of the engine, if any
             raise EngineStopped("the engine has ended")
         batches = batches_inside(self._engine, self._batches)
-        for asked in self._asked:  # not before: some may have come with one of these batches
-            asked.look()
+        for entry in self._asked:  # after reading the batches, which may be the first of some queries
+            entry.look()
         for batch in batches:
             rows = {stream: totals.rows for stream, totals in batch.streams}
             self._rows.update(rows)
-            readers = [asked.query for asked in self._asked if asked.life and asked.life.saw(batch.batch)]
+            readers = [entry.query for entry in self._asked if entry.life and entry.life.saw(batch.batch)]
             self._rows_alone += sum(rows.get(stream, 0) for query in readers for stream in query.streams)
             for stream, names in batch.files:
                 self._batch_of[stream] |= {self._generator.folder / stream / name: batch.batch for name in names}
             self._batches = batch.batch + 1
 
     def _forget(self) -> None:
-        """Keep a run for ever bounded: remove old files, and the queries that cannot be checked any more."""
+        """Bound the disk and memory of an endless run: remove old files and queries that can no longer be checked."""
         oldest = time.time() - _KEEP_SECONDS
         first = next((batch.batch for batch in list(self._engine.summaries) if batch.at > oldest), 0)
         for batch_of in self._batch_of.values():
@@ -207,5 +207,5 @@ weft demo: {self._seconds:.0f} s, {self._batches} batches
                 del batch_of[path]
                 self._complete_from = first + _SETTLING
         self._asked = [
-            each for each in self._asked if each.live or (each.life and each.life.first >= self._complete_from)
+            entry for entry in self._asked if entry.live or (entry.life and entry.life.first >= self._complete_from)
         ]

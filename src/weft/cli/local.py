@@ -1,6 +1,6 @@
-"""A state directory that no engine is working on: what a service would answer, as far as it goes without Spark.
+"""Requests to a state directory on which no engine works: what a service answers, as far as possible without Spark.
 
-Queries created and streams declared here are durable, and in effect from the next batch an engine runs on the path.
+Queries and streams that are created here are durable, and in effect from the next batch that an engine runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PAGE_ROWS = 1000
 
 
 class _KeptFigures(Observer):
-    """Figures of the batches whose results are kept; no observer has followed the engine."""
+    """Figures from the batches whose results are kept, since no observer has followed the engine."""
 
     def query(self, query: QueryId) -> QueryFigures:
         return QueryFigures(rows=None)
@@ -57,7 +57,7 @@ class _KeptFigures(Observer):
 
 
 class _NoEngine:
-    """The host of a service whose state directory no engine works on."""
+    """The host of a service on whose state directory no engine works."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -81,17 +81,17 @@ class _NoEngine:
 
 
 class Local:
-    """The state directory at a path, held until `close`; raises StateLocked if an engine is working on it."""
+    """The state directory at a path, locked until `close`. Raises StateLocked if an engine works on it."""
 
     is_here = True
 
     def __init__(self, path: Path) -> None:
         self._path = state_path(path)
-        # Looking at a path that does not exist must not make it one.
+        # Inspecting a path must not create a state directory.
         self._opened = _open(path) if (path / "format.json").exists() else None
 
     def close(self) -> None:
-        """Give the directory up."""
+        """Release the state directory."""
         if self._opened is not None:
             self._opened.catalog.close()
 
@@ -111,15 +111,15 @@ class Local:
     # ---- queries
 
     def queries(self, state: str = "live") -> list[Query]:
-        """Queries that are "live", "ended", or "all"."""
-        found, after = list["Query"](), 0
+        """Return the queries that are "live", "ended", or "all"."""
+        queries, after = list["Query"](), 0
         while page := self._service.queries(EVERYBODY, state, after=after):
-            found += self._views.queries(page)
+            queries += self._views.queries(page)
             after = query_number(page[-1].id)
-        return found
+        return queries
 
     def query(self, name: str) -> Query:
-        """The query of this name."""
+        """Return the query of this name."""
         return self._query(self._service.query(EVERYBODY, name))
 
     def create(self, sql: str, *, name: str | None = None, deliver: bool = False) -> Query:
@@ -127,23 +127,23 @@ class Local:
         return self._create([QuerySpec(sql, name, deliver)])[0]
 
     def create_many(self, queries: Sequence[NewQuery]) -> list[Query]:
-        """Create queries together, all or nothing."""
-        return self._create([QuerySpec(each["sql"], each.get("name")) for each in queries])
+        """Create queries together, all or none."""
+        return self._create([QuerySpec(query["sql"], query.get("name")) for query in queries])
 
     def drop(self, name: str) -> Query:
-        """End a query; one that has ended stays as it is."""
+        """End a query. A query that has ended is not changed."""
         return self._query(self._service.drop(EVERYBODY, name))
 
     def resume_sink(self, name: str) -> Query:
-        """Let a query's sink that has failed go on, when an engine runs again."""
+        """Let a query's failed sink continue when an engine runs again."""
         return self._query(self._service.resume_sink(EVERYBODY, name))
 
     def explain(self, name: str) -> Explained:
-        """A query's part of the shared plan."""
+        """Return a query's part of the shared plan."""
         return self._service.explain(EVERYBODY, name)
 
     def what_if(self, sql: str) -> WhatIf:
-        """What creating a query would add; nothing is created."""
+        """Return what creating a query would add to the shared plan, without creating it."""
         return self._service.what_if(EVERYBODY, sql)
 
     def _create(self, wanted: Sequence[QuerySpec]) -> list[Query]:
@@ -155,12 +155,12 @@ class Local:
     # ---- rows
 
     def results(self, name: str, *, after: str = "", limit: int | None = None) -> Page:
-        """Committed rows after a cursor, the oldest first."""
+        """Return committed rows after a cursor, the oldest first."""
         page, rows = self._service.page(EVERYBODY, name, after=self._cursor(after), limit=limit or _PAGE_ROWS)
         return {**page, "rows": [json.loads(row) for row in rows]}
 
     def follow(self, name: str, *, after: str = "") -> Iterator[Event]:
-        """Committed rows; there will not be others."""
+        """Yield events with the committed rows, then "end": without an engine no more rows come."""
         service, query = self._service, self._service.query(EVERYBODY, name)
         if after == "now":
             raise EngineStopped(
@@ -169,31 +169,31 @@ class Local:
             )
         cursor = self._cursor(after)
         yield Event("columns", result_columns(query.bound))
-        more, look = True, LOOK_AHEAD
+        more, look_ahead = True, LOOK_AHEAD
         while more:
-            ahead = batches_with_rows(service.catalog, query, cursor, look)
+            ahead = batches_with_rows(service.catalog, query, cursor, look_ahead)
             for batch in ahead.batches:
                 at = Cursor(batch, cursor.skip_in(batch))
                 while at.batch == batch:
-                    found = service.reader.rows(query, at)
-                    at = found.behind
-                    yield Event("rows", {"batch": batch, "rows": [json.loads(text) for text in found.texts]}, str(at))
-            cursor, more, look = Cursor(ahead.following), ahead.more, farther(look)
+                    piece = service.reader.rows(query, at)
+                    at = piece.behind
+                    yield Event("rows", {"batch": batch, "rows": [json.loads(text) for text in piece.texts]}, str(at))
+            cursor, more, look_ahead = Cursor(ahead.following), ahead.more, farther(look_ahead)
         reason = query.error or ("no engine is running, nothing more will come" if query.state == "live" else "")
         yield Event("end", {"state": query.state, "error": reason})
 
     def _cursor(self, text: str) -> Cursor:
-        """A cursor, or the oldest row that is kept."""
+        """Return the cursor of a text, or the cursor before the oldest kept row if the text is empty."""
         return parse_cursor(text) if text else Cursor(self._service.catalog.first_kept_batch)
 
     # ---- streams and the plan
 
     def streams(self) -> list[Stream]:
-        """All declared streams."""
+        """Return all declared streams."""
         return self._service.streams(EVERYBODY)
 
     def add_stream(self, stream: NewStream) -> Stream:
-        """Declare a stream of files; makes the state directory if there is none."""
+        """Declare a stream of files. Creates the state directory if necessary."""
         name = check_name("stream", stream["name"])
         if self._opened is not None and name in self._opened.catalog.declared_streams():
             raise DuplicateStream(f'stream "{name}" exists already', hint="Choose another name.")
@@ -204,26 +204,26 @@ class Local:
         return self._views.stream(declared)
 
     def drop_stream(self, name: str, *, cascade: bool = False) -> Stream:
-        """Remove a stream, with `cascade` also the queries that read it."""
+        """Remove a stream, and with `cascade` the queries that read it."""
         return self._service.drop_stream(EVERYBODY, name, cascade=cascade)
 
     def set_watermark(self, stream: str, time: str) -> Stream:
-        """Set a stream's watermark back."""
+        """Set the watermark of a stream back."""
         return self._service.set_watermark(EVERYBODY, stream, time)
 
     def plan(self) -> Plan:
-        """The shared plan."""
+        """Return the shared plan."""
         return self._views.plan()
 
     def ticks(self) -> Iterator[Tick]:
-        """Nothing changes where no engine is working."""
+        """Raise EngineStopped: without an engine nothing changes."""
         raise EngineStopped(
             f'no engine is working on "{self._path}"', hint="Start one with: weft serve --config weft.toml."
         )
 
 
 def _declare(spec: StreamSpec) -> Declared:
-    """Return the stream of a specification, which must be one of files that weft decodes itself."""
+    """Return the stream of a specification, which must name files that weft decodes itself."""
     if spec.path is None:
         raise InvalidStream(f'stream "{spec.name}" has no path', hint="Say where its files are: --path.")
     return declare_stream(
@@ -238,7 +238,7 @@ def _declare(spec: StreamSpec) -> Declared:
 
 
 def _open(path: Path) -> Service:
-    """Return the service of a state directory, without an engine behind it."""
+    """Return a service on a state directory, without an engine."""
     try:
         catalog = Catalog.open(path)
     except PermissionError as error:

@@ -1,4 +1,4 @@
-"""The engine: the only owner of mutable state, and what its users hold."""
+"""The engine, which alone owns mutable state, and the objects that users hold."""
 
 from weft.engine.batches.summary import BatchSummary
 from weft.engine.engine import Engine

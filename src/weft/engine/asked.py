@@ -1,4 +1,4 @@
-"""What is asked of an engine between batches: queries to create and drop, streams, sinks, watermarks."""
+"""Requests to the core: create and drop queries, declare and drop streams, register sinks, set watermarks back."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from weft.storage.uninterrupted import defer_signals
 
 _log = logging.getLogger("weft")
 LONGEST_JOURNAL = 1000
-"""Entries since the last checkpoint before everything is summed up, though no batch was run meanwhile."""
+"""A checkpoint is written when the journal has more entries than this since the last one, even without batches."""
 Prepare = Callable[[Request], None]
 
 
 class Asked(Ledger):
-    """Takes requests and puts them into effect, each as one durable entry of the changelog."""
+    """The part of `Core` that accepts requests and puts them into effect through durable changelog entries."""
 
     def submit(
         self,
@@ -30,22 +30,24 @@ class Asked(Ledger):
         drop: Sequence[QueryId] = (),
         prepare: Prepare | None = None,
     ) -> Request:
-        """Ask for queries to be created (name or None, bound) and dropped together, all or nothing.
+        """Request that queries be created, (name or None, bound query), and dropped together, all or nothing.
 
         Between batches the request takes effect at once; during a batch it waits for the boundary. `prepare` is called
-        when the queries have their ids and are not in effect yet; if it raises, nothing was asked for.
+        when the queries have their ids but are not in effect yet; if it raises, the request is cancelled.
         """
         with self.lock:
             for _, query in create:
                 for relation in query.relations:
-                    if relation.stream not in self.streams:  # it was dropped since the text was checked
+                    if relation.stream not in self.streams:  # dropped since the query was bound
                         raise UnknownStream(f'stream "{relation.stream}" does not exist')
             request = self.roster.request(create, drop, ready=prepare is None)
         return self._take_up(request, prepare)
 
     def set_aside(self, query: QueryId, batch: int, error: str) -> None:
-        """End a query whose own expression failed on a row of `batch`, or that makes the batch fail as a whole; what
-        it had before stays readable."""
+        """End a query as failed before `batch`, for example because it failed on a row or made the whole batch fail.
+
+        Results of earlier batches stay readable.
+        """
         with self.lock:
             request = self.roster.request_end(Failure(query, batch, error))
         if request is not None:
@@ -64,24 +66,24 @@ class Asked(Ledger):
                         self._apply_pending()
         except BaseException:
             with self.lock:
-                if not request.done.is_set():  # else it is in effect, and somebody has interrupted what came after
+                if not request.done.is_set():  # else it is in effect, and only later work was interrupted
                     self.roster.cancel(request)
             raise
         return request
 
     def set_watermark(self, stream: str, time: int) -> Request:
-        """Set a stream's watermark back to an event time in microseconds, at the boundary and for good."""
+        """Request that a stream's watermark be set back durably, at the boundary, to an event time in microseconds."""
         with self.lock:
             request = self.roster.request_set_back(stream, time, self.watermarks())
         return self._take_up(request, None)
 
     def note_sink(self, query: QueryId) -> None:
-        """A query has a sink now, and a file that says how far it has got: durably, so that the file is missed."""
+        """Record durably that a query has a sink, so that a restart detects a missing note of the sink (`SinkNote`)."""
         with self._changing:
             with self.lock:
                 for request in self.roster.pending:
                     if any(query == created for created, _, _ in request.created):
-                        request.sinks.add(query)  # it is in the changelog with the query itself
+                        request.sinks.add(query)  # written to the changelog together with the query
                         return
                 if query in self.roster.sinks:
                     return
@@ -102,9 +104,9 @@ class Asked(Ledger):
                     self.planning.forget()
 
     def drop_stream(self, name: str) -> None:
-        """Remove a stream that no live query reads, with the records of ended queries over it and what was read of it.
+        """Remove a stream that no query reads, the rows read from it, and the records of ended queries over it.
 
-        Raises UnknownStream, or StreamInUse while a batch runs or a query reads it.
+        Raises UnknownStream, or StreamInUse while a batch runs or a live or pending query reads the stream.
         """
         with self._changing:
             with self.lock:
@@ -126,14 +128,14 @@ class Asked(Ledger):
                 self.files.drop(name)
                 self.clocks.forget(name)
                 self.planning.forget()
-            # The records go with the checkpoint, before the name can be declared with another schema. There may be many
-            # on disk: nobody waits for that but those who want to change something, too.
+            # The checkpoint makes the removal durable before the name can be declared again with another schema. There
+            # may be many records on disk, so `lock` is not held meanwhile: only other changes wait.
             self.roster.records.forget_over(name, self.lock)
             self.checkpoint()
             remove_stream(self.directory, name)
 
     def _apply_pending(self) -> None:
-        """Make all requests that are ready one durable changelog entry for the next batch."""
+        """Write all ready requests as one durable changelog entry for the next batch and put them into effect."""
         with self.lock:
             requests = self.roster.ready()
             if not requests:
@@ -144,7 +146,7 @@ class Asked(Ledger):
             with self.lock:
                 self._fold_change(change)
                 self.roster.acknowledge(requests)
-        try:  # what is in effect is, whatever fails of this: the next change does it again
+        try:  # the change is in effect even if this fails; the next change tries again
             if self._journal.length > LONGEST_JOURNAL:
                 self.checkpoint()
             elif self.roster.has_many_ended:

@@ -55,7 +55,7 @@ class Catalog(Snapshots):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Catalog:
-        """Open a state directory on which no engine works; sinks are known, and none of them runs."""
+        """Open a state directory on which no engine works; its sinks are loaded but not started."""
         directory = Directory.open(path)
         try:
             catalog = cls(Core(directory))
@@ -77,7 +77,7 @@ class Catalog(Snapshots):
     # ---- queries
 
     def check(self, sql: str, *, streams: Mapping[str, Stream] | None = None) -> BoundQuery:
-        """Return the bound query of a text, which may name only `streams` if given; raises what is wrong with it."""
+        """Return the bound query of a text, which may name only `streams` if given; raises WeftError if invalid."""
         declared = self.declared_streams()
         return check_types(bind(sql, declared if streams is None else streams), declared, self._spark)
 

@@ -1,7 +1,7 @@
-"""The one owner of mutable state: what is live, what is on disk, what each batch has to do.
+"""The owner of all mutable state: live queries, files on disk, and the work of each batch.
 
-`Core` knows nothing of Spark: it turns requests into changelogs, says what a batch has to do (`begin`), and takes
-what its tasks report (`commit`). Everything it knows it can read back from the state directory.
+`Core` does not depend on Spark. It turns requests into changelogs, says what a batch has to do (`begin`), and records
+what the batch's tasks report (`commit`). All of its state can be rebuilt from the state directory.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ CHECKPOINT_EVERY = 50
 
 
 class Core(Asked):
-    """What an engine knows and does between batches; its methods are safe to call from any thread."""
+    """The state of an engine and the operations on it between batches; all methods are thread-safe."""
 
     def tidy(self) -> None:
-        """Free what only dropped queries needed, when there is no batch whose commit would do it."""
+        """Free what only dropped queries needed; without new input, no commit does so."""
         if self._has_garbage and self.running is None:
             with self._changing:
                 if self.running is None:
                     self._collect()
 
-    # ---- the life of a batch
+    # ---- batches
 
     def begin(
         self, batch: int, *, partitions: int, inputs: BatchInputs = NO_INPUTS
     ) -> tuple[Program, BatchTask] | None:
-        """What batch `batch` has to do with these inputs; None if it is committed already."""
+        """Apply pending requests and return the program and task of a batch; None if it is already committed."""
         with self._changing:
             if batch == self.next_batch - 1:
                 return None
@@ -50,7 +50,7 @@ class Core(Asked):
                     hint="This is a bug in weft, or another process has changed the state directory.",
                 )
             self._apply_pending()
-            self.running = batch  # requests wait from here on, so a slow plan holds up nobody
+            self.running = batch  # before planning, which is slow: from here on requests queue and do not wait
             try:
                 planned = self.planned()
                 with self.lock:
@@ -64,7 +64,7 @@ class Core(Asked):
     def trial(self, batch: int, *, partitions: int, inputs: BatchInputs, queries: Sequence[LiveQuery]) -> (
         tuple[Program, BatchTask]
     ):  # fmt: skip
-        """The same batch for some of the live queries only: what its tasks report is not to be committed."""
+        """Return the program and task of a batch for some of the live queries; its reports must not be committed."""
         with self.lock:
             streams, results = dict(self.streams), self.inventory.results
         plan = self.planning.trace_of(queries, streams, results).plan
@@ -73,8 +73,7 @@ class Core(Asked):
         return compile_program(plan, streams), replace(task, merges=())
 
     def abort(self, attempt: str | None = None) -> None:
-        """The running batch failed, or is given up: nothing of it counts; waiting requests take effect now. With
-        `attempt`, only if that attempt is the one that runs."""
+        """Give up the running batch, or only this `attempt` at it: remove its files and apply waiting requests."""
         with self._changing:
             with self.lock:
                 if self._task is None or (attempt is not None and self._task.attempt != attempt):
@@ -85,13 +84,15 @@ class Core(Asked):
             self._apply_pending()
 
     def commit(self, batch: int, reports: Sequence[BatchReport], *, attempt: str | None = None) -> Manifest:
-        """Make the reported files of a batch exist, then free what nobody can reach any more. Raises BatchInterrupted
-        if the batch was given up meanwhile."""
+        """Write the manifest of a batch, which makes its reported files visible to readers, and free unreachable files.
+
+        Raises BatchInterrupted if the batch, or this `attempt` at it, was given up meanwhile.
+        """
         with self._changing:
             task = self._task
             if task is None or (attempt is not None and task.attempt != attempt):
                 raise BatchInterrupted(f"batch {batch} was given up before it could be committed")
-            # The program that has run, whatever the plan is by now: a stream may have been declared meanwhile.
+            # The program that ran. The current plan may differ, because a stream was declared during the batch.
             program = self._program
             assert program is not None, "a task has a program"
             manifest = gather(batch, reports, program, self.roster.live.values())
@@ -100,18 +101,18 @@ class Core(Asked):
             with defer_signals():
                 self._journal.write_manifest(manifest)
                 with self.lock:
-                    gone = self._fold_manifest(manifest)
+                    obsolete = self._fold_manifest(manifest)
                     self.running = self._task = self._program = None
             with self.lock:
                 self.planning.learn(batch, reports)
                 self.clocks.note(name for name, totals in manifest.streams if totals.counted)
-            self._after_commit(manifest, gone)
+            self._after_commit(manifest, obsolete)
             return manifest
 
-    def _after_commit(self, manifest: Manifest, gone: Sequence[str]) -> None:
-        """Free, sum up, apply requests. The batch counts, whatever fails of this: the next one does it again."""
+    def _after_commit(self, manifest: Manifest, obsolete: Sequence[str]) -> None:
+        """Free files, checkpoint if due, apply requests. A failure does not undo the commit; the next batch retries."""
         steps = (
-            partial(self.inventory.folder.remove, gone),
+            partial(self.inventory.folder.remove, obsolete),
             self._collect,
             partial(self.inventory.folder.remove_unnamed, manifest),
             self._sum_up,
@@ -132,7 +133,7 @@ class Core(Asked):
             self.checkpoint()
 
     def trim_results(self, before: int) -> None:
-        """Forget the results of batches older than `before`; who reads them already may do so to the end."""
+        """Discard the results of batches before `before`, except those that readers hold by a lease."""
         with self._changing:
             with self.lock:
                 limit = self.leases.limit(min(before, self.next_batch))

@@ -1,4 +1,4 @@
-"""A query as its user holds it."""
+"""The handle with which users work on a query."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _log = logging.getLogger("weft")
 
 
 class Query:
-    """A handle on one query; it stays valid after the query is dropped.
+    """A handle on one query, which stays valid after the query has ended.
 
-    With the record of an ended query, as a list of them has it, nothing is looked up again to say how the query ended.
+    With `ended`, the record of an ended query, the handle need not look up how the query ended.
     """
 
     def __init__(
@@ -55,23 +55,23 @@ class Query:
 
     @property
     def record(self) -> QueryRecord | None:
-        """What is on record of it; None while it is pending."""
+        """The record of the query; None while the query is pending."""
         return record_of(self._core, self.id) if self._ended is None else self._ended
 
     @property
     def sql(self) -> str:
-        """The text it was created with."""
+        """The text with which the query was created."""
         record = self.record
         return self.bound.sql if record is None else record.sql
 
     @property
     def bound(self) -> BoundQuery:
-        """Its bound form; raises what is wrong with the text of an ended query that this release does not accept."""
+        """The bound query; raises WeftError for an ended query whose text this release refuses."""
         return bound_of(self._core, self.id)
 
     @property
     def state(self) -> str:
-        """ "pending" until its first boundary, then "live", at last "dropped" or "failed"."""
+        """The state: "pending" until the first boundary, then "live", finally "dropped" or "failed"."""
         record = self.record
         if record is None:
             return "pending" if self._core.roster.is_pending(self.id) else "dropped"
@@ -81,66 +81,69 @@ class Query:
 
     @property
     def error(self) -> str:
-        """Why it failed; empty if it did not."""
+        """Why the query failed; empty if it did not fail."""
         record = self.record
         return "" if record is None else record.error
 
     @property
     def complete_from(self) -> datetime | None:
-        """The event time from which its result is complete; None = from the beginning (or still pending). A time that
-        Python's `datetime` cannot hold (before the year 1, after 9999) is given as the nearest that it can."""
+        """The event time from which results are complete; None means from the beginning, or that the query is pending.
+
+        A time that `datetime` cannot represent (before the year 1, after 9999) is replaced by the nearest that it can.
+        """
         record = self.record
         return None if record is None or record.start is None else to_datetime(record.start)
 
     @property
     def deployment_latency(self) -> timedelta | None:
-        """From the call of `create` to being live; None while pending and after a restart."""
+        """The time from the call of `create` to being live; None while pending and after a restart."""
         seconds = self._core.roster.latencies.get(self.id)
         return None if seconds is None else timedelta(seconds=seconds)
 
     def wait_live(self, timeout: float | None = None) -> bool:
-        """Wait until it is in effect; False if the time ran out."""
+        """Wait until the query is in effect; return False on timeout."""
         return self._request is None or self._request.done.wait(timeout)
 
     @property
     def results_from(self) -> int:
-        """The first batch of its life whose rows are kept: those of earlier ones are gone."""
+        """The first batch of the query's life whose rows are kept; rows of earlier batches are gone."""
         return self._rows.first
 
     def results(self, *, partial: bool = False) -> Any:
-        """Spark DataFrame of the committed rows so far, in the query's own columns and types.
+        """Return a Spark DataFrame of the rows committed so far, in the query's own columns and types.
 
-        Raises ResultsGone if some of them are not kept any more; `partial` gives those that are (`results_from`). They
-        stay for a minute from this call on; then `keep_results` counts for them, too.
+        Raises ResultsGone if some of the rows are no longer kept, unless `partial`, which returns the others (see
+        `results_from`). The rows stay readable for a minute after this call; then `keep_results` applies to them, too.
         """
         return self._rows.frame(some=partial)
 
     def tail(self, *, from_batch: int = 0, timeout: float | None = None) -> Iterator[Any]:
-        """Rows as they are committed, beginning with those committed already.
+        """Yield rows as they are committed, beginning with the rows that are already committed.
 
-        Ends when the query has ended, when the engine is not running, or after `timeout` seconds without a new batch.
-        Timestamps are aware (UTC). Raises ResultsGone if rows that come next are not kept any more: at the beginning
-        if the query is old (`from_batch=query.results_from` leaves those out), later if they are read too slowly.
+        Ends when the query is dropped, when the engine is not running, or after `timeout` seconds without a new batch;
+        raises QueryFailed if the query fails. Timestamps are timezone-aware (UTC). Raises ResultsGone if the next rows
+        are no longer kept: at the beginning if the query is old (`from_batch=query.results_from` skips what is gone),
+        later if the caller reads too slowly.
         """
-        done = from_batch
+        next_batch = from_batch
         while True:
-            ended = self.state in ("dropped", "failed")  # first: what it had by then is all there will be
-            last = self._core.next_batch
-            for table in self.tables(done, last):
+            ended = self.state in ("dropped", "failed")  # read before `next_batch`: an ended query gets no more rows
+            end = self._core.next_batch
+            for table in self.tables(next_batch, end):
                 yield from to_rows(table)
-            done = max(done, last)
+            next_batch = max(next_batch, end)
             if self.state == "failed":
                 raise QueryFailed(f'query "{self.name}" failed', detail=self.error)
-            if ended or not self._await_batch(done, timeout):
+            if ended or not self._await_batch(next_batch, timeout):
                 return
 
-    def _await_batch(self, done: int, timeout: float | None) -> bool:
-        """Wait for a batch after `done`; False when none can come or the time is up."""
+    def _await_batch(self, batch: int, timeout: float | None) -> bool:
+        """Wait until a batch is committed; return False on timeout or if no batch can come."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            ended = self.state == "dropped"  # not under the lock: it may have to be looked up on disk
+            ended = self.state == "dropped"  # not under the lock: the record may be on disk
             with self._core.lock:
-                if self._core.next_batch > done:
+                if self._core.next_batch > batch:
                     return True
                 idle = not self._catalog.is_running() and self._core.running is None
                 if idle or ended:
@@ -150,15 +153,15 @@ class Query:
                 self._core.committed.wait(0.2)
 
     def tables(self, first: int, last: int) -> Iterator[Any]:
-        """Arrow tables of the rows committed by batches first … last - 1, of bounded size, in order.
+        """Return the rows committed by batches first … last - 1, in order, as Arrow tables of bounded size.
 
-        A SELECT list is computed when rows are read: if it fails on one, the query ends before that row's batch.
-        Raises ResultsGone if some of the rows are not kept any more.
+        The SELECT list is computed when rows are read. If it fails on a row, the query ends before the row's batch, and
+        QueryFailed is raised. Raises ResultsGone if some of the rows are no longer kept.
         """
         return self._guarded(self._rows.tables(first, last))
 
     def rows(self, batch: int, *, skip: int, limit: int, most_bytes: int | None = None) -> Iterator[Any]:
-        """Arrow tables of a batch's rows without the first `skip`, at most `limit`: no more than these are built."""
+        """Return at most `limit` rows of a batch after the first `skip` as Arrow tables; no other rows are built."""
         return self._guarded(self._rows.tables(batch, batch + 1, skip=skip, limit=limit, most_bytes=most_bytes))
 
     def _guarded(self, tables: Iterator[Any]) -> Iterator[Any]:
@@ -173,55 +176,57 @@ class Query:
             ) from failure
 
     def read(self, first: int, last: int | None = None) -> tuple[Reading, Sequence[Chunk]]:
-        """How to read this query's rows, and where they are, for batches first … last - 1."""
+        """Return how to read the query's rows, and where the kept rows of batches first … last - 1 are."""
         return self._rows.read(first, last)
 
     def batches(self, first: int, last: int) -> list[int]:
-        """Those of the batches first … last - 1 that may hold rows of it."""
+        """Return the batches among first … last - 1 that may contain rows of the query."""
         return self._rows.batches(first, last)
 
     def committed_batches(self) -> range:
-        """The committed batches of its life; whether their rows are kept is not asked."""
+        """Return the committed batches of the query's life, whether or not their rows are kept."""
         return self._rows.life
 
     def deliver_to(self, sink: Sink, *, skip_missing: bool = False) -> None:
-        """Send every row committed from the query's creation on to a sink; one that is attached again goes on where it
-        was. Raises ResultsGone if rows that come next are not kept any more: `skip_missing` notes the gap."""
+        """Deliver all rows from the query's creation on to a sink; if attached again, the sink continues where it was.
+
+        Raises ResultsGone if the next rows are no longer kept, unless `skip_missing`, which notes the gap.
+        """
         self._catalog.deliveries.attach(self, sink, skip_missing=skip_missing)
 
     @property
     def sink_error(self) -> str:
-        """Why its sink gets no rows now: the last attempt failed, or it has failed and waits to be resumed."""
+        """Why the sink gets no rows now: the last attempt failed, or the sink has failed and waits to be resumed."""
         return self._catalog.deliveries.error_of(self.id)
 
     @property
     def sink_state(self) -> str:
-        """Empty without a sink, else "delivering", "retrying", "failed" (see `resume_sink`) or "detached" (a callback
-        that nobody has attached again since the start)."""
+        """The state of the sink: "delivering", "retrying", "failed" (see `resume_sink`) or "detached" (a callback that
+        was not attached again after a restart). Empty without a sink."""
         return self._catalog.deliveries.state_of(self.id)
 
     @property
     def sink_gaps(self) -> list[dict[str, Any]]:
-        """Batches that its sink never had, `from` one `until` another, and why."""
+        """The batches that the sink never received: `from`, `until` (exclusive) and `reason`."""
         return self._catalog.deliveries.gaps_of(self.id)
 
     def resume_sink(self) -> None:
-        """Let a sink that has failed go on with the rows that are kept; those that are gone are noted as a gap."""
+        """Let a failed sink continue with the rows that are kept; rows that are gone are noted as a gap."""
         self._catalog.deliveries.resume(self)
 
     def explain(self) -> str:
-        """The query's part of the shared plan as text."""
+        """Return the query's part of the shared plan as text."""
         record = self.record
         if record is None:
             return f"query {self.name} ({self.id}): {self.state}\n  {self.sql}"
         try:
             bound = self.bound
-        except WeftError as error:  # of an ended query, whose text this release does not take any more
+        except WeftError as error:  # an ended query whose text this release refuses
             return f"query {self.name} ({self.id}): {self.state}\n  {record.sql}\n  {error.one_line()}"
         live = LiveQuery(record, bound, choose_strategy(bound, record.route))
         return explain_query(live, self._core.plan, self._core.declared())
 
     def drop(self) -> None:
-        """Stop the query at the next boundary; its committed results stay readable. Harmless when repeated."""
+        """Drop the query at the next boundary; its committed results stay readable. Harmless when repeated."""
         if self.state in ("pending", "live"):
             self._core.submit(drop=[self.id])

@@ -1,4 +1,4 @@
-"""What the service, the command line and benchmarks may see of an engine's state: copies, made under its lock.
+"""Copies of an engine's state for the service, the command line and benchmarks, made under the core's lock.
 
 Nothing here hands out the lock or a value that changes later, so no reader can hold up a batch.
 """
@@ -25,7 +25,7 @@ from weft.storage.directory import Directory
 from weft.storage.manifests import Manifests
 
 Sees = Callable[[str], bool]
-"""Whether a query of this name may be seen."""
+"""Returns whether a query of this name may be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Snapshots:
     # ---- results
 
     def commits_from(self, batch: int, *, wait: float = 0.0) -> Commits:
-        """Return the committed batches from `batch` on; without any, wait so many seconds for the next commit."""
+        """Return the committed batches from `batch` on; if there are none, wait up to `wait` seconds for a commit."""
         core = self.core
         with core.lock:
             if wait and core.next_batch <= batch:
@@ -176,7 +176,7 @@ class Snapshots:
             self.core.committed.notify_all()
 
     def readings(self, batch: int, queries: Mapping[QueryId, LiveQuery]) -> dict[QueryId, Reading]:
-        """Return how to read the rows of those of some queries that lived in a batch."""
+        """Return, for each of the queries that was live in a batch, how to read its rows."""
         core = self.core
         with core.lock:
             data, streams = str(core.directory.path("data")), dict(core.streams)

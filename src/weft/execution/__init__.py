@@ -1,1 +1,1 @@
-"""What the tasks of a batch do: functions on Arrow data and files that run the same in Spark and in a test."""
+"""The work of a batch's tasks: functions on Arrow data and files that run the same in Spark and in a test process."""

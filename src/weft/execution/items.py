@@ -108,14 +108,14 @@ class ExpressionFailures:
     slots: dict[int, str] = field(default_factory=dict)
 
     def plus(self, other: ExpressionFailures) -> ExpressionFailures:
-        """Return the failures of both."""
+        """Return these failures together with others."""
         return ExpressionFailures(self.texts | other.texts, self.slots | other.slots)
 
 
 Message = NewBucket | PendingCombinations | NewestTime
 Report = TagReport | ProbeReport
-"""What a task reports. The driver adds `ExpressionFailures`, which no task sends."""
 BatchReport = TagReport | ProbeReport | ExpressionFailures
+"""A report of a task, or the `ExpressionFailures` that the driver adds."""
 
 _REPORT = b"r"
 _MESSAGE = b"m"

@@ -1,4 +1,4 @@
-"""Merging of small buckets: long windows over short batches must not mean thousands of files to probe."""
+"""Merging of small buckets, so that long windows over short batches do not lead to thousands of files to probe."""
 
 from __future__ import annotations
 
@@ -39,17 +39,16 @@ from weft.storage.index_order import order_index, row_hashes
 
 Array = np.ndarray[Any, Any]
 
-
 PART_BYTES = 128 << 20
-"""Of the rows that are merged at a time: each such piece becomes a part of its own, so that neither memory nor Arrow's
-32-bit offsets set a limit to what can be merged."""
+"""Maximum bytes of rows that are merged at a time. Each such piece becomes a part, so that neither memory nor Arrow's
+32-bit offsets limit how much can be merged."""
 
 
 def merge_buckets(program: Program, task: BatchTask, partition: int, *, paths: Sequence[str]) -> list[Bucket]:
-    """This partition's share of some buckets of one store as one bucket, tagged as of this batch.
+    """Merge this partition's share of some buckets of one store into one bucket, tagged as of this batch.
 
-    Query-sets are ANDed with the changelog-set of their epoch, so the merged rows mean what they meant; rows that
-    no live query wants any more are left out.
+    Query-sets are ANDed with the changelog-set of their epoch, so each bit still stands for the same query. Rows that
+    no live query wants are left out; without wanted rows, the result is empty.
     """
     chosen = [bucket for bucket in task.buckets if bucket.path in set(paths)]
     if chosen[0].store in program.slices:
@@ -68,27 +67,29 @@ def merge_buckets(program: Program, task: BatchTask, partition: int, *, paths: S
 def rewrite_rows(
     program: Program, task: BatchTask, partition: int, *, bucket: Bucket, kept: Mapping[int, Array]
 ) -> Bucket | None:
-    """Some rows of this partition's share of a bucket, flagged by part, as a bucket tagged as of this batch; None if
-    no live query wants any of them."""
+    """Write the rows of this partition that `kept` flags, by part of a bucket, to a new bucket tagged as of this batch.
+
+    The result is None if no live query wants any of the rows.
+    """
     store, span = program.stores[bucket.store], hash_range(partition, task.partitions)
     views = open_parts(Path(task.data) / bucket.path, tuple(kept))
-    found = (
+    candidates = (
         _share(program, task, store, view=view, span=span, wanted=flags)
         for view, flags in zip(views, kept.values(), strict=True)
     )
-    shares = [share for share in found if share is not None]
+    shares = [share for share in candidates if share is not None]
     return _write(program, task, partition, store=store, shares=shares) if shares else None
 
 
 def _write(program: Program, task: BatchTask, partition: int, *, store: Store, shares: Sequence[_Share]) -> Bucket:
-    """Some shares as one bucket, with the rows counted."""
+    """Write some shares as one bucket; raise InternalError if the number of rows changes."""
     merge, span = _Merge(store, shares), hash_range(partition, task.partitions)
-    described: list[Part] = []
-    parts = merge.parts(described, span)
-    first = next(parts)
+    descriptions: list[Part] = []
+    batches = merge.parts(descriptions, span)
+    first = next(batches)
     schema = bucket_schema(first.schema, epoch=task.batch, words=program.words)
-    file = write_file(task.data, task.new_file(f"{store.id}-m{partition}"), schema, chain([first], parts))
-    merged = Bucket(file.path, store.id, store.stream, task.batch, tuple(described), file.bytes)
+    file = write_file(task.data, task.new_file(f"{store.id}-m{partition}"), schema, chain([first], batches))
+    merged = Bucket(file.path, store.id, store.stream, task.batch, tuple(descriptions), file.bytes)
     if merged.rows != merge.rows:
         raise InternalError(
             f"merging buckets of store {store.id} made {merged.rows} rows of {merge.rows}",
@@ -104,14 +105,17 @@ def _views(task: BatchTask, bucket: Bucket, low: int, high: int) -> list[PartVie
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Share:
-    """What is merged of a part: its rows in the range that are still wanted, with their query-sets."""
+    """The rows of a part that are merged: those in the partition's range that a live query wants, with query-sets."""
 
     rows: pa.Table
+    """All rows of the part."""
     kept: Array
+    """The numbers of the merged rows."""
     sets: Array
+    """The query-sets of the merged rows."""
 
     def take(self, rows: Array) -> pa.Table:
-        """Some of the wanted rows, by their number among them."""
+        """Return merged rows by their positions in `kept`."""
         return self.rows.take(pa.array(self.kept[rows]))
 
 
@@ -124,11 +128,11 @@ def _share(
     span: tuple[int, int],
     wanted: Array | None = None,
 ) -> _Share | None:
-    """What is merged of a part; `wanted` flags the rows that are to be, if not all are."""
+    """Return the rows of a part to merge, or None if there are none; `wanted` flags the rows to choose from."""
     sets = resized(view.sets, program.words) & set_to_words(task.masks.get(view.epoch, Slots(0)), program.words)
     route = view.column(HASH)
-    mine = sets.any(axis=1) & (route >= np.uint64(span[0])) & (route <= np.uint64(span[1]))
-    kept = np.flatnonzero(mine if wanted is None else mine & wanted)
+    eligible = sets.any(axis=1) & (route >= np.uint64(span[0])) & (route <= np.uint64(span[1]))
+    kept = np.flatnonzero(eligible if wanted is None else eligible & wanted)
     if len(kept) == 0:
         return None
     rows = view.rows
@@ -142,7 +146,7 @@ def _share(
 
 
 class _Merge:
-    """The rows of all shares in the order of a bucket, a piece of bounded size at a time."""
+    """The rows of all shares in the order of a bucket, in pieces of bounded size."""
 
     def __init__(self, store: Store, shares: Sequence[_Share]) -> None:
         self._store = store
@@ -158,7 +162,7 @@ class _Merge:
         self._schema = pa.unify_schemas([share.rows.schema for share in shares], promote_options="default")
 
     def parts(self, described: list[Part], span: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-        """The parts to be written; `described` is told of each, the ranges of them all being in `span`."""
+        """Yield the parts to write, and append the description of each to `described`; `span` contains all hashes."""
         order = sort_order(self._hashes, self._times)
         pieces = cut(self._bytes()[order], PART_BYTES)
         for piece in pieces:
@@ -169,26 +173,28 @@ class _Merge:
                 yield _finish(batch, self._sets[rows], self._store, self._times[rows])
 
     def _bytes(self) -> Array:
-        """Bytes of each row."""
-        found = []
+        """Return the approximate bytes of each row."""
+        sizes_by_share = []
         for share in self._shares:
             sizes = np.zeros(share.rows.num_rows, np.int64)
             for column in share.rows.columns:
                 sizes += lengths(column.chunk(0))
-            found.append(sizes[share.kept])
-        return np.concatenate(found)
+            sizes_by_share.append(sizes[share.kept])
+        return np.concatenate(sizes_by_share)
 
     def _gathered(self, rows: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
-        """Rows by their number among all, in this order; cut in halves until they fit into arrays, since how large
-        nested values are is only estimated."""
+        """Yield the rows with these numbers in this order, halved until each half fits into one batch.
+
+        A piece may exceed 32-bit offsets, because the sizes of nested values are only estimated.
+        """
         tables, places = [], []
         for number, share in enumerate(self._shares):
-            at = np.flatnonzero(self._share[rows] == number)
-            if len(at):
-                tables.append(share.take(self._row[rows[at]]))
-                places.append(at)
-        together = pa.concat_tables([self._schema.empty_table(), *tables], promote_options="default").combine_chunks()
-        batches = together.to_batches()
+            positions = np.flatnonzero(self._share[rows] == number)
+            if len(positions):
+                tables.append(share.take(self._row[rows[positions]]))
+                places.append(positions)
+        table = pa.concat_tables([self._schema.empty_table(), *tables], promote_options="default").combine_chunks()
+        batches = table.to_batches()
         if len(batches) == 1:
             order = np.empty(len(rows), np.int64)
             order[np.concatenate(places)] = np.arange(len(rows))
@@ -209,7 +215,7 @@ def _secondary(store: Store) -> list[Index]:
 
 
 def _finish(batch: pa.RecordBatch, sets: Array, store: Store, times: Array) -> pa.RecordBatch:
-    """Put the query-sets in and turn row-wise hashes into sorted indexes."""
+    """Return a batch with its query-sets added and the hash of each row replaced by sorted indexes."""
     names = [name for name in batch.schema.names if not name.startswith("weft#h:")]
     columns = {name: batch.column(name) for name in names} | {SETS: sets_to_arrow(sets)}
     for index in _secondary(store):

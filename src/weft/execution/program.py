@@ -1,4 +1,4 @@
-"""What is shipped to tasks: a `Program` for each plan (`execution/compile.py`) and a `BatchTask` for each batch."""
+"""`Program` (one per plan, from `execution/compile.py`) and `BatchTask` (one per batch), which are shipped to tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from weft.storage.bucket import Bucket
 
 @dataclass(frozen=True, slots=True)
 class SliceTag:
-    """How rows become cells of a store of slices; `users` says which slots compute which key or argument."""
+    """How rows become cells of a slice store; `users` has the slots that compute each key or argument."""
 
     store: SliceStore
     accumulators: tuple[Accumulator, ...]
@@ -35,9 +35,9 @@ class SliceTag:
 
 @dataclass(frozen=True, slots=True)
 class CombinedTag:
-    """How combinations of some inputs become cells of a store of slices: one for each window that holds all members.
+    """How combinations of `inputs` become cells of a slice store: one cell for each window that contains all members.
 
-    `shapes` are the windows of its queries, with the slots that have each.
+    `shapes` are the distinct windows of the store's queries, each with its slots.
     """
 
     slices: SliceTag
@@ -47,7 +47,7 @@ class CombinedTag:
 
 @dataclass(frozen=True, slots=True)
 class RoleTag:
-    """How rows of a stream in one role get their query-sets, and the stores they go to."""
+    """How rows of a stream in one role get their query-sets, and the stores that they go to."""
 
     index: PredicateIndex
     stores: tuple[Store, ...]
@@ -56,21 +56,21 @@ class RoleTag:
 
 @dataclass(frozen=True, slots=True)
 class StreamTag:
-    """What the tag stage does with one stream."""
+    """The work of the tag stage on one stream: the columns to read and what each role does with the rows."""
 
     stream: Stream
     columns: tuple[str, ...]
     roles: tuple[RoleTag, ...]
     opaque: tuple[Opaque, ...]
     guards: Mapping[str, tuple[tuple[int, str], ...]]
-    """For each opaque key, by its text: the slots that need it, and on which rows each does."""
+    """For each opaque key, by its SQL: the slots that need the key, each with the SQL condition on its rows."""
     passed: tuple[Passed, ...] = ()
-    """For which queries over other streams, too, its rows can come too late."""
+    """Rules for rows that are too late for queries that also read other streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinProbe:
-    """A shared join with the window test of all its queries."""
+    """A shared join with the window table of all its queries."""
 
     join: SharedJoin
     windows: WindowTable
@@ -78,9 +78,10 @@ class JoinProbe:
 
 @dataclass(frozen=True, slots=True)
 class AggregateClose:
-    """A shared aggregate with the windows of its queries, and how each query pairs two sides.
+    """A shared aggregate with the windows of its queries and, by slot, the way to pair the two sides of a join.
 
-    If it is `combined`, its cells are of whole windows, and probe trees still make some in later stages of a batch.
+    `combined` marks an aggregate over combinations of probe trees: each of its cells belongs to one window, and later
+    stages of a batch still add cells.
     """
 
     aggregate: SharedAggregate
@@ -92,8 +93,11 @@ class AggregateClose:
 
 @dataclass(frozen=True, slots=True)
 class SessionGather:
-    """A query of a session join: its sessions, what combinations have to satisfy once so many of their members are
-    chosen, and what becomes of them: rows under the name of the join, or cells of `slices` under the name `source`."""
+    """A query of a session join: its sessions, the conditions on combinations, and where combinations go.
+
+    A condition (n, expression) is tested as soon as a combination has n members. Without `slices`, combinations are
+    results under the id of the join; with `slices`, they become cells under the id `source`.
+    """
 
     sessions: SessionQuery
     inputs: tuple[Input, ...]
@@ -103,13 +107,13 @@ class SessionGather:
 
     @property
     def slot(self) -> int:
-        """Position in every query-set."""
+        """The slot of the query."""
         return self.sessions.slot
 
 
 @dataclass(frozen=True, slots=True)
 class SessionClose:
-    """Session joins of the same stores, query by query."""
+    """The session joins between the same indexes, with the streams that they read and their queries."""
 
     join: SharedSessionJoin
     streams: tuple[str, ...]
@@ -118,7 +122,7 @@ class SessionClose:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The compiled form of a shared plan: the same for every batch until the plan changes."""
+    """The compiled form of a shared plan; batches share it until the plan changes."""
 
     words: int
     live: Slots
@@ -130,36 +134,39 @@ class Program:
     session_joins: tuple[SessionClose, ...]
     probes: ProbeForest = NO_PROBES
     windows: Mapping[tuple[Input, Input], WindowTable] = field(default_factory=dict)
-    """For a known and a probed input, the windows of all queries that join them by probe trees."""
+    """By (known input, probed input): the windows of all queries whose probe trees join the two."""
     probed_stores: Mapping[Input, StoreId] = field(default_factory=dict)
     results: Mapping[int, tuple[str, tuple[Input, ...]]] = field(default_factory=dict)
-    """For each slot that probe trees serve, how its combinations are called and what their inputs are."""
+    """For each slot that probe trees serve, the id of its combinations in the result log, and their inputs."""
     combined: Mapping[str, tuple[CombinedTag, ...]] = field(default_factory=dict)
-    """For the name of combinations, the stores of slices that they go to."""
+    """By the id of combinations: the slice stores that the combinations go to."""
 
     @property
     def closes_windows(self) -> bool:
-        """Whether some query waits for windows to end."""
+        """Whether some query has results only when windows close."""
         return bool(self.aggregates or self.session_joins)
 
     def window_streams(self) -> frozenset[tuple[str, ...]]:
-        """The sets of streams whose common watermark ends windows, or decides what comes too late for a join."""
-        windows = (each.aggregate.streams for each in self.aggregates)
+        """Return the sets of streams whose common watermark closes windows or decides which rows miss a join."""
+        windows = (close.aggregate.streams for close in self.aggregates)
         passed = (rule.names for tag in self.streams.values() for rule in tag.passed)
-        return frozenset((*windows, *(each.streams for each in self.session_joins), *passed))
+        return frozenset((*windows, *(close.streams for close in self.session_joins), *passed))
 
 
 @dataclass(frozen=True, slots=True)
 class BatchInputs:
-    """What a batch reads: files by stream (name below the stream's directory, bytes), and micro-batches of DataFrames
-    by their number. Streams in `failing` cannot be read now: windows wait for them as if they had rows."""
+    """The inputs of a batch, by stream: files (name below the stream's directory, bytes), and numbers of micro-batches.
+
+    A stream from a DataFrame has a Spark micro-batch in place of files. Streams in `failing` cannot be read now;
+    they do not count as idle, so windows wait for them.
+    """
 
     files: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     offsets: Mapping[str, int] = field(default_factory=dict)
     failing: frozenset[str] = frozenset()
 
     def names(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Names of the files, by stream."""
+        """Return the names of the files, by stream."""
         return tuple((stream, tuple(name for name, _ in files)) for stream, files in self.files)
 
 
@@ -168,7 +175,7 @@ NO_INPUTS = BatchInputs()
 
 @dataclass(frozen=True, slots=True)
 class BatchTask:
-    """One batch: where it writes, what is late, which buckets there are and what they still mean."""
+    """One attempt at a batch: where to write, which rows are late, the stored buckets and what their sets mean."""
 
     data: str
     batch: int
@@ -180,15 +187,15 @@ class BatchTask:
     merges: tuple[tuple[str, ...], ...]
     quarantine: str
     closed: Mapping[tuple[str, ...], int] = field(default_factory=dict)
-    """Up to where the windows over some streams are ended already."""
+    """By set of streams: the event time up to which windows over these streams were closed before this batch."""
     idle: frozenset[str] = frozenset()
-    """Streams without rows for so long that windows do not wait for them."""
+    """Streams that have had no rows for so long that windows do not wait for them."""
     rebuild: frozenset[StoreId] = frozenset()
-    """Stores of intermediate results that are to be made anew from what is stored."""
+    """Stored joins that this batch rebuilds from stored rows."""
     inputs: BatchInputs = NO_INPUTS
     ahead: Mapping[str, int] = field(default_factory=dict)
-    """The latest event time that is taken, by stream, fixed when the batch began; no limit where there is none."""
+    """The latest event time that is accepted, by stream, fixed when the batch began; other streams have no limit."""
 
     def new_file(self, kind: str, *, suffix: str = ".arrow") -> str:
-        """A path below the data folder that no other task, attempt or call has."""
+        """Return a new path below the data folder, unique among all tasks, attempts and calls."""
         return f"{self.batch:012d}/{kind}-{self.attempt}-{uuid4().hex[:12]}{suffix}"

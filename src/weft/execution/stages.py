@@ -78,7 +78,7 @@ def _tagged(program: Program, task: BatchTask, report: TagReport) -> Iterator[Se
 
 
 def _destinations(program: Program, bucket: Bucket, partitions: int) -> Iterator[int]:
-    probed = bucket.store in program.probed_stores.values()  # by any of its keys, in any task
+    probed = bucket.store in program.probed_stores.values()  # then every task reads it, by any of its keys
     for partition in range(partitions):
         low, high = hash_range(partition, partitions)
         if probed or any(part.rows and part.low <= high and part.high >= low for part in bucket.parts):
@@ -137,7 +137,8 @@ def run_here(
 ) -> list[Report]:
     """Run a whole batch in this process, without Spark, and return the reports of its tasks.
 
-    `tables` are streams, rows and files that were set aside; `passing` is called between the stages.
+    `tables` are pieces, or the arguments of `Piece`. `passing` is called with "after_tag" and, after each task of a
+    probe stage, with "during_probe".
     """
     items: dict[int, list[bytes]] = {partition: [] for partition in range(task.partitions)}
     pieces = (table if isinstance(table, Piece) else Piece(*table) for table in tables)

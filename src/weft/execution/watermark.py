@@ -1,4 +1,4 @@
-"""How far event time has come for a set of streams: what ends windows."""
+"""Watermarks: how far event time has advanced on a stream, and on a set of streams whose windows close together."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from weft.plan.window import to_micros
 
 
 def advance(streams: Mapping[str, Stream], watermarks: Mapping[str, int], newest: Mapping[str, int]) -> dict[str, int]:
-    """Watermarks after rows with these newest event times came."""
-    found = dict(watermarks)
+    """Return the watermarks after rows with these newest event times (by stream) have arrived."""
+    advanced = dict(watermarks)
     for name, time in newest.items():
         mark = clamp_time(time - to_micros(streams[name].lateness))
-        found[name] = max(mark, found.get(name, mark))
-    return found
+        advanced[name] = max(mark, advanced.get(name, mark))
+    return advanced
 
 
 def closed_until(
@@ -27,11 +27,11 @@ def closed_until(
     before: int | None,
     lateness: Mapping[str, int] | None = None,
 ) -> int | None:
-    """Up to where windows over these streams are ended, and joins have met everything: the least of their watermarks;
-    never less than `before`. None when nothing can be said yet.
+    """Return the event time up to which windows over these streams are closed and their joins are complete.
 
-    An idle stream counts as if it had come as far as the slowest of the others: what comes of it may still be as late
-    as its own `lateness` (in microseconds, by stream) says.
+    The result is the least of the streams' watermarks, but never less than `before`, and it is `before` while a stream
+    that is not idle has no watermark. An idle stream counts as if its newest event time were that of the slowest other
+    stream, because its rows may still be as late as its own `lateness` (in microseconds, by stream) admits.
     """
     active = [name for name in names if name not in idle] or list(names)
     if any(name not in watermarks for name in active):

@@ -1,4 +1,4 @@
-"""The time tests of a shared plan, compiled: one table for each join, with the windows of all its queries."""
+"""Window tables of a shared plan: one per join, with the windows of all its queries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.plan.strategy import EquiJoin
 
 
 def join_windows(join: SharedJoin, plan: SharedPlan) -> WindowTable:
-    """The windows of all queries of a join of two stores."""
+    """Return the window table of all queries of a join of two stores."""
     entries = [_window_entry(live) for live in plan.queries if join.slots >> live.slot & 1]
     return build_window_table(entries, plan.words)
 
@@ -22,7 +22,7 @@ def _window_entry(live: LiveQuery) -> WindowEntry:
 
 
 def probe_windows(plan: SharedPlan) -> dict[tuple[Input, Input], WindowTable]:
-    """A window table for every input that is known when another is probed."""
+    """Return a window table for each pair of a known input and an input that a probe step adds to it."""
     wanted = {(known, added) for probe in plan.probes.probes() for known in probe.members for added in probe.added}
     entries: dict[tuple[Input, Input], list[WindowEntry]] = {pair: [] for pair in sorted(wanted)}
     for span in plan.probes.spans:
@@ -32,4 +32,4 @@ def probe_windows(plan: SharedPlan) -> dict[tuple[Input, Input], WindowTable]:
         ):
             if pair in entries:
                 entries[pair].append(WindowEntry(slot=span.slot, bounds=bounds, sliding=None, start=None))
-    return {pair: build_window_table(each, plan.words) for pair, each in entries.items()}
+    return {pair: build_window_table(pair_entries, plan.words) for pair, pair_entries in entries.items()}

@@ -1,6 +1,6 @@
-"""What the service shows of its engine: figures of the last batches, per stream, operator and query.
+"""The figures of an engine that the service shows: the last batches, per stream, operator and query.
 
-A thread of its own follows the commits; it only reads. If it cannot keep up it counts fewer batches and slows none.
+A thread follows the commits and only reads. If it cannot keep up, it counts fewer batches and delays none.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ KEPT_BATCHES = 120
 KEPT_POINTS = 60
 KEPT_COUNTS = 30
 KEPT_ENDED = 200
-"""Queries that have ended whose figures are still known."""
+"""Number of ended queries whose figures are kept."""
 MOST_PAIRS = 20_000_000
-"""That are counted: those of a batch are read together."""
+"""Maximum number of pairs in a batch whose result rows are counted, since they are read together."""
 RECENT = 5
-"""Batches over which rates are taken."""
+"""Number of batches over which rates are computed."""
 _PATIENCE = 0.5
 _SHARE = 0.2
-"""Of the time that counting result rows may take."""
+"""Maximum share of the time that counting result rows may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFigures:
-    """One batch."""
+    """The figures of one batch."""
 
     batch: int
     at: float
@@ -53,7 +53,7 @@ class BatchFigures:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A query in one batch."""
+    """The figures of a query in one batch."""
 
     at: float
     rows_per_second: float
@@ -62,7 +62,7 @@ class Point:
 
 @dataclass(slots=True)
 class QueryFigures:
-    """A query since the service saw it first; `rows` is None where some batch was not counted."""
+    """The figures of a query since the service first saw it; `rows` is None if some batch was not counted."""
 
     rows: int | None = 0
     rows_per_second: float = 0.0
@@ -72,7 +72,7 @@ class QueryFigures:
 
 @dataclass(frozen=True, slots=True)
 class StreamFigures:
-    """A stream since the service started, and lately."""
+    """The totals of a stream since the service started, and its recent rate."""
 
     rows: int
     rows_per_second: float
@@ -85,7 +85,7 @@ class StreamFigures:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Result rows of the live queries in one batch; None where they were not counted. `through` is by operator."""
+    """Result rows of the live queries in one batch (None: not counted), and rows `through` each operator."""
 
     batch: int
     queries: Mapping[QueryId, int | None]
@@ -93,12 +93,12 @@ class Counted:
 
 
 def observe(engine: Engine, on_batch: Callable[[], None]) -> Observer:
-    """Return an observer of a running engine, which is not started yet."""
+    """Return an observer of a running engine. The caller starts it."""
     return Observer(engine.catalog, summaries=lambda: engine.summaries, on_batch=on_batch)
 
 
 class Observer:
-    """Follows the commits of an engine; its figures may be read from any thread."""
+    """A follower of the commits of an engine. Its figures may be read from any thread."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Observer:
         summaries: Callable[[], Iterable[BatchSummary]],
         on_batch: Callable[[], None] = lambda: None,
     ) -> None:
-        """`summaries` returns the last batches with their durations, which the state directory does not have."""
+        """`summaries` returns the last batches with their durations, which the state directory does not contain."""
         self._catalog, self._summaries = catalog, summaries
         self._on_batch = on_batch
         self._lock = threading.Lock()
@@ -124,11 +124,11 @@ class Observer:
         self._thread = threading.Thread(target=self._run, name="weft-observer", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start following the commits."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Follow no more."""
+        """Stop following the commits."""
         self._stop.set()
         self._catalog.wake()
         self._thread.join(_PATIENCE * 4)
@@ -136,32 +136,32 @@ class Observer:
     # ---- what it has seen
 
     def batches(self) -> list[BatchFigures]:
-        """The last batches, newest last."""
+        """Return the figures of the last batches, newest last."""
         with self._lock:
             self._fill_in()
             return list(self._batches)
 
     def _fill_in(self) -> None:
-        """A batch is seen as soon as it is committed, and how long that took is known a moment later."""
-        late = {each.batch: at for at, each in enumerate(self._batches) if not each.phases}
-        for summary in tuple(self._summaries()) if late else ():
-            if summary.batch in late:
-                at = late[summary.batch]
-                self._batches[at] = _timed(self._batches[at], summary)
+        """Add the durations of batches that were seen before their summaries existed, a moment after the commit."""
+        untimed = {figures.batch: index for index, figures in enumerate(self._batches) if not figures.phases}
+        for summary in tuple(self._summaries()) if untimed else ():
+            if summary.batch in untimed:
+                index = untimed[summary.batch]
+                self._batches[index] = _timed(self._batches[index], summary)
 
     def query(self, query: QueryId) -> QueryFigures:
-        """What is known of a query."""
+        """Return the figures of a query."""
         with self._lock:
-            known = self._queries.get(query) or self._unseen(query)
-            return QueryFigures(known.rows, known.rows_per_second, known.latency, known.points.copy())
+            figures = self._queries.get(query) or self._unseen(query)
+            return QueryFigures(figures.rows, figures.rows_per_second, figures.latency, figures.points.copy())
 
     def _unseen(self, query: QueryId) -> QueryFigures:
-        """Figures to begin with: how many rows a query had before the service started is not known, nor how many one
-        had that ended long ago. Nothing is read from disk for it."""
+        """Return the initial figures of a query. Its rows are unknown if it began before the service started or ended
+        long ago: nothing is read from disk."""
         return QueryFigures(rows=0 if self._catalog.is_new(query, self._first) else None)
 
     def stream(self, name: str) -> StreamFigures:
-        """What is known of a stream."""
+        """Return the figures of a stream."""
         with self._lock:
             totals = self._streams.get(name, Counter())
             rate = rates_through(list(self._through)).get(f"stream:{name}", 0.0)
@@ -169,12 +169,12 @@ class Observer:
         return StreamFigures(rows, rate, late, bad, totals["ahead"], totals["missed"], totals["bad_rows"])
 
     def counted(self) -> list[Counted]:
-        """Result rows of the last batches, newest last."""
+        """Return the result rows of the last batches, newest last."""
         with self._lock:
             return list(self._counted)
 
     def rates(self) -> dict[str, float]:
-        """Rows per second through each operator, by its id."""
+        """Return the rows per second through each operator, by operator id."""
         with self._lock:
             return rates_through(list(self._through))
 
@@ -189,7 +189,7 @@ class Observer:
                     self._on_batch()
 
     def _try_to_take(self, manifests: Manifests, flows: Mapping[str, tuple[int, int]]) -> None:
-        """Nothing that is wrong with some batches may end the thread: who follows a query waits for it to ring."""
+        """Process commits and log errors. No error may end the thread: followers of queries wait for its `on_batch`."""
         try:
             self._take(manifests, flows)
         except Exception:
@@ -234,7 +234,7 @@ class Observer:
             )
 
     def _count(self, manifest: Manifest) -> None:
-        """Result rows per query; skipped where counting has taken more than its share of the time."""
+        """Count the result rows of a batch by query, unless counting has exceeded its share of the time."""
         began = time.monotonic()
         readings, live = self._readings(manifest)
         skipped = self._busy > _SHARE * (began - self._began) + 1.0 or manifest.pairs > MOST_PAIRS
@@ -242,20 +242,20 @@ class Observer:
         if not skipped:
             try:
                 counts = count_rows(manifest, readings)
-            except ResultsGone:  # freed meanwhile
+            except ResultsGone:  # removed meanwhile
                 skipped = True
             except Exception as error:
-                # Whatever it is, readers of that query will be told; the others' figures go on.
+                # Readers of the query at fault get the error; the figures of the others must continue.
                 reason = f"{type(error).__name__}: {error}"
                 _log.warning(f"rows of batch {manifest.batch} were not counted: {reason}", extra={"error": str(error)})
                 skipped = True
             self._busy += time.monotonic() - began
-        times = dict(manifest.streams)
+        totals = dict(manifest.streams)
         with self._lock:
             elapsed = max(self._batches[-1].at - self._batches[-2].at, 1e-3) if len(self._batches) > 1 else 1.0
             for query, streams in live.items():
                 figures = self._queries.get(query) or self._queries.setdefault(query, self._unseen(query))
-                newest = [t.max_time for s in streams if (t := times.get(s)) is not None and t.max_time is not None]
+                newest = [t.max_time for s in streams if (t := totals.get(s)) is not None and t.max_time is not None]
                 figures.latency = manifest.at - max(newest) / 1e6 if newest else figures.latency
                 if skipped or query not in readings:
                     figures.rows = None
@@ -264,19 +264,19 @@ class Observer:
                 figures.points.append(Point(manifest.at, counts[query] / elapsed, figures.latency))
                 recent = list(figures.points)[-RECENT:]
                 figures.rows_per_second = sum(point.rows_per_second for point in recent) / len(recent)
-            known = {query: None if skipped or query not in readings else counts[query] for query in live}
-            self._counted.append(Counted(manifest.batch, known, self._through[-1][1] if self._through else {}))
+            rows = {query: None if skipped or query not in readings else counts[query] for query in live}
+            self._counted.append(Counted(manifest.batch, rows, self._through[-1][1] if self._through else {}))
             self._forget(live)
 
     def _forget(self, live: Iterable[QueryId]) -> None:
-        """Figures of queries that ended, but for the latest of them."""
-        staying = set(live)
-        gone = [query for query in self._queries if query not in staying]
-        for query in gone[: max(0, len(gone) - KEPT_ENDED)]:
+        """Remove the figures of ended queries, except for the latest."""
+        live_queries = set(live)
+        ended = [query for query in self._queries if query not in live_queries]
+        for query in ended[: max(0, len(ended) - KEPT_ENDED)]:
             del self._queries[query]
 
     def _readings(self, manifest: Manifest) -> tuple[dict[QueryId, Reading], dict[QueryId, tuple[str, ...]]]:
-        """How to read the queries that were live in a batch, and the streams they are of."""
+        """Return how to read the queries that were live in a batch, and the streams that each of them reads."""
         live = self._catalog.live_queries()
         recent = {**self._live, **live}  # some queries may have been dropped since the batch
         self._live = live
@@ -285,12 +285,12 @@ class Observer:
             query: tuple(dict.fromkeys(relation.stream for relation in recent[query].query.relations))
             for query in readings
         }
-        # With HAVING, only Spark can tell which rows there are.
+        # Only Spark can tell which rows HAVING keeps.
         return {query: reading for query, reading in readings.items() if reading.having is None}, streams
 
 
 def _timed(figures: BatchFigures, summary: BatchSummary) -> BatchFigures:
-    """With what is known when a batch is over."""
+    """Return the figures, completed with those of the batch's summary."""
     seconds, phases = _seconds(summary), _phases(summary.seconds)
     return replace(figures, seconds=seconds, phases=phases, queries=summary.queries)
 
@@ -300,7 +300,7 @@ def _seconds(summary: BatchSummary) -> float:
 
 
 def _phases(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Phases that add up to the batch: what runs on Spark besides the stages is its own."""
+    """Return phases that add up to the batch. Time on Spark outside of the stages is a phase of its own."""
     run = seconds.get("run", 0.0)
     stages = {name: spent for name, spent in seconds.items() if name not in ("compile", "run", "commit")}
     total = sum(stages.values())

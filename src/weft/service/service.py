@@ -1,4 +1,4 @@
-"""What tenants may do: every request in one place, whoever carries it."""
+"""The requests that tenants may make, independent of the protocol that carries them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _REASONS = {
     State.STUCK: "a batch takes longer than it may",
     State.FAILED: "the engine has failed",
 }
-"""For those who must not read what others' queries or files have to do with it."""
+"""Reasons for tenants who must not see details about the queries or files of others."""
 LARGEST_PAGE = 1000
-"""Ended queries that are listed at once, unless told."""
+"""Default maximum length of a list with ended queries."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
-    """A query that somebody wants."""
+    """A query to create."""
 
     sql: str
     name: str | None = None
@@ -51,7 +51,7 @@ class QuerySpec:
 
 @dataclass(slots=True)
 class Service:
-    """The requests of docs/reference/rest.md on an engine. Methods may be called from any thread and may be slow."""
+    """The requests of docs/reference/rest.md to an engine. Methods may be called from any thread and may be slow."""
 
     config: Config
     host: Host
@@ -72,7 +72,7 @@ class Service:
         return self.host.catalog
 
     def state(self, tenant: Tenant | None) -> tuple[str, str]:
-        """How the engine is, and why it does not run, in words for a tenant (None: anybody); never waits."""
+        """Return the state of the engine and why it does not run, for a tenant (None: anybody). Never waits."""
         standing = self.standing
         if standing.error is None:
             return standing.state.value, ""
@@ -82,22 +82,22 @@ class Service:
 
     @property
     def standing(self) -> Standing:
-        """How the engine is; never waits."""
+        """The health of the engine; never waits."""
         return self.host.standing
 
     @property
     def observer(self) -> Observer:
-        """What was seen of the engine."""
+        """The figures of the engine."""
         return self.host.observer
 
     def views(self, tenant: Tenant) -> Views:
-        """Everything as a tenant sees it."""
+        """Return the views of the engine for a tenant."""
         return Views(self.catalog, self.observer, self.tenants, tenant=tenant, graphs=self.graphs)
 
     # ---- streams
 
     def streams(self, tenant: Tenant) -> list[shapes.Stream]:
-        """The streams that a tenant may read."""
+        """Return the streams that a tenant may read."""
         views = self.views(tenant)
         streams = self.catalog.declared_streams().values()
         return [views.stream(stream) for stream in streams if tenant.may_read(stream.name)]
@@ -109,7 +109,7 @@ class Service:
         return self.views(tenant).stream(self.host.add_stream(spec))
 
     def drop_stream(self, tenant: Tenant, name: str, *, cascade: bool) -> shapes.Stream:
-        """Remove a stream, with `cascade` also the queries that read it; what it was."""
+        """Remove a stream, and with `cascade` the queries that read it. Return the stream as it was."""
         require_admin(tenant, "drop streams")
         stream = self.catalog.declared_streams().get(check_name("stream", name))
         if stream is None:
@@ -119,7 +119,7 @@ class Service:
         return before
 
     def set_watermark(self, tenant: Tenant, name: str, time: str) -> shapes.Stream:
-        """Set a stream's watermark back."""
+        """Set the watermark of a stream back."""
         require_admin(tenant, "set watermarks back")
         self.catalog.set_watermark(name, time)
         return self.views(tenant).stream(self.catalog.declared_streams()[name])
@@ -129,9 +129,10 @@ class Service:
     def queries(
         self, tenant: Tenant, state: str = "live", *, after: int = 0, limit: int | None = None, latest: bool = False
     ) -> list[Query]:
-        """A tenant's queries: live (and pending), ended, or all of them; oldest first, from behind number `after` on.
+        """Return the live (and pending), ended, or all queries of a tenant after number `after`, oldest first.
 
-        Of ended ones at most `limit`, or a thousand: there may be very many. `latest` gives the last of them.
+        If ended queries are included, at most `limit` queries are returned (1000 by default), since there may be very
+        many. With `latest`, these are the latest queries instead of the first.
         """
         catalog = self.catalog
         queries: dict[QueryId, Query] = {}
@@ -147,7 +148,7 @@ class Service:
         return [queries[query] for query in (ordered[-(limit or 0) :] if latest else ordered[:limit])]
 
     def query(self, tenant: Tenant, name: str) -> Query:
-        """A tenant's query by its name: the live one, else the latest; raises UnknownQuery."""
+        """Return a tenant's query by name: the live one, else the latest that had the name. Raises UnknownQuery."""
         check_name("query", name)
         full = tenant.full(name)
         query = self.catalog.find_query(full) if tenant.sees(full) else None
@@ -156,11 +157,11 @@ class Service:
         return query
 
     def readable(self, tenant: Tenant, name: str) -> Query:
-        """A tenant's query whose rows it may read: grants may have been taken away since it was created."""
+        """Like `query`, but raise UnknownStream if the tenant may no longer read a stream of the query."""
         query = self.query(tenant, name)
         record = query.record
         streams = () if record is None else record.streams
-        if not streams:  # it waits, or a release that did not note them wrote its record
+        if not streams:  # the query is pending, or a release that did not record streams created it
             streams = tuple(relation.stream for relation in query.bound.relations)
         for stream in streams:
             if not tenant.may_read(stream):
@@ -168,23 +169,24 @@ class Service:
         return query
 
     def create(self, tenant: Tenant, wanted: Sequence[QuerySpec]) -> list[Query]:
-        """Create queries, all or none of them; raises what is wrong with them, and QuotaExceeded.
+        """Create queries, all or none. Raises what is wrong with them, and QuotaExceeded.
 
-        Texts are checked, by Spark where it has to be, before any lock is taken: nobody waits for another's check.
+        Texts are checked, by Spark if necessary, before the lock is taken, so no request waits for another's check.
         """
-        for each in wanted:
-            if each.name is not None:
-                check_name("query", each.name)
-            if each.deliver and self.config.server.sinks is None:
+        for spec in wanted:
+            if spec.name is not None:
+                check_name("query", spec.name)
+            if spec.deliver and self.config.server.sinks is None:
                 raise InvalidSetting("this service delivers to no files", hint="Its configuration has no server.sinks.")
         self.budgets.check(tenant)
-        # Before anything is checked: a text that is wrong may take as much of Spark as one that is right.
+        # Before the texts are checked: a wrong text may cost Spark as much as a correct one.
         self.quotas.create(tenant, len(wanted), live=len(self.queries(tenant)))
-        checked = [self._checked(tenant, each.sql) for each in wanted]
+        checked = [self._checked(tenant, spec.sql) for spec in wanted]
         with self._creating:
-            check_live(tenant, len(wanted), live=len(self.queries(tenant)))  # others may have come meanwhile
-            names = [self._names.full(self.catalog, tenant, each.name) for each in wanted]
-            delivered = {name for name, each in zip(names, wanted, strict=True) if each.deliver}
+            # Again, because other requests may have created queries meanwhile.
+            check_live(tenant, len(wanted), live=len(self.queries(tenant)))
+            names = [self._names.full(self.catalog, tenant, spec.name) for spec in wanted]
+            delivered = {name for name, spec in zip(names, wanted, strict=True) if spec.deliver}
             return self.catalog.create(
                 list(zip(names, checked, strict=True)),
                 sink=lambda query: self._sink(query) if query.name in delivered else None,
@@ -193,69 +195,69 @@ class Service:
     def _sink(self, query: Query) -> ParquetSink:
         assert self.config.server.sinks is not None, "asked before"
         owner = self.tenants.owner(query.name)
-        # Names have no slashes and do not begin with a dot: the path stays below the folder.
+        # Names have no slashes and do not begin with a dot, so the path stays below the folder.
         return parquet(self.config.server.sinks / owner / f"{query.name}-{query.id}")
 
     def drop(self, tenant: Tenant, name: str) -> Query:
-        """Drop a query; one that has ended stays as it is."""
+        """Drop a query. A query that has ended is not changed."""
         query = self.query(tenant, name)
         query.drop()
         return query
 
     def resume_sink(self, tenant: Tenant, name: str) -> Query:
-        """Let a query's sink that has failed go on with the rows that are kept; the gap is noted."""
+        """Let a query's failed sink continue with the rows that are kept. The gap is recorded."""
         query = self.query(tenant, name)
         query.resume_sink()
         return query
 
     def explain(self, tenant: Tenant, name: str) -> shapes.Explained:
-        """How a query is run, and what it shares."""
+        """Return how a query is run and what it shares."""
         query = self.query(tenant, name)
         operators = self.views(tenant).operators(query)
         text = query.explain() if tenant.admin else _explain(query, operators)
         return {"text": text, "operators": operators}
 
     def check(self, tenant: Tenant, sql: str) -> BoundQuery:
-        """A text as the engine understands it; raises what is wrong with it, and QuotaExceeded."""
+        """Return the bound query of a text. Raises what is wrong with the text, and QuotaExceeded."""
         self.quotas.what_if(tenant)
         return self._checked(tenant, sql)
 
     def _checked(self, tenant: Tenant, sql: str) -> BoundQuery:
-        """A text over the streams that are there for a tenant."""
+        """Return the bound query of a text over the streams that a tenant may read."""
         return self.catalog.check(sql, streams=tenant.granted(self.catalog.declared_streams()))
 
     def what_if(self, tenant: Tenant, sql: str) -> shapes.WhatIf:
-        """What creating a query would add."""
+        """Return what creating a query would add to the shared plan."""
         sees = None if tenant.admin else tenant.sees
         return self.views(tenant).what_if(self.catalog.what_if(self.check(tenant, sql), sees=sees))
 
     # ---- rows
 
     def page(self, tenant: Tenant, name: str, *, after: Cursor, limit: int) -> tuple[shapes.Page, list[str]]:
-        """A page of committed rows; the rows themselves are not in it but beside it, as JSON texts."""
+        """Return a page of committed rows whose list of rows is empty, and the rows as JSON texts."""
         query = self.readable(tenant, name)
         self.quotas.check_rows(tenant)
         state = query.state
-        found = read_page(self.catalog, self.reader, query, after, limit=limit)
-        self.quotas.give_rows(tenant, len(found.texts))
+        page_rows = read_page(self.catalog, self.reader, query, after, limit=limit)
+        self.quotas.give_rows(tenant, len(page_rows.texts))
         bound = query.bound
         page: shapes.Page = {
             "columns": result_columns(bound),
             "rows": [],
-            "cursor": str(found.behind),
-            "more": found.more,
-            "state": "failed" if found.error else state,
-            "error": query_error(tenant, found.error or query.error),
+            "cursor": str(page_rows.behind),
+            "more": page_rows.more,
+            "state": "failed" if page_rows.error else state,
+            "error": query_error(tenant, page_rows.error or query.error),
         }
-        return page, found.texts
+        return page, page_rows.texts
 
 
 def _explain(query: Query, operators: Sequence[shapes.Operator]) -> str:
-    """For a tenant, who must not see the names of others' queries."""
+    """Return the explanation for a tenant, who must not see the names of other tenants' queries."""
     lines = [f"query {query.state}", f"  {' '.join(query.sql.split())}"]
-    for each in operators:
-        mine, others = len(each["queries"]) - 1, each["others"]
-        shared = [f"{mine} of yours"] * (mine > 0) + [f"{others} of others"] * (others > 0)
-        lines.append(f"  {each['kind']} {each['title']}: {each['detail']}")
+    for operator in operators:
+        own, others = len(operator["queries"]) - 1, operator["others"]
+        shared = [f"{own} of yours"] * (own > 0) + [f"{others} of others"] * (others > 0)
+        lines.append(f"  {operator['kind']} {operator['title']}: {operator['detail']}")
         lines.append(f"    shared with {' and '.join(shared) or 'nobody'}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""One batch as one Spark job: tag → shuffle of references → probe → reports."""
+"""A batch as one Spark job: tag stage → shuffle of references to rows → probe stages → reports to the driver."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from weft.spark.stream_frames import in_session
 from weft.spark.worker import Worker, worker_limits, worker_of
 
 BAD_FILE = "weft#bad"
+"""Column that is set only in rows that carry no data but say what was set aside while reading."""
 ITEM = "part int, item binary"
 Batches = Iterable[pa.RecordBatch]
 FileGroup = tuple[tuple[str, str], ...]
-"""Files (stream, path) that one task reads."""
+"""The files that one task reads, as (stream, path)."""
 
 
 class BatchRunner:
-    """Runs batches, one at a time; a program goes to the executors once and stays there until another takes its
-    place."""
+    """A runner of batches, one at a time. A program is sent to the executors once and stays until it is replaced."""
 
     def __init__(self, spark: SparkSession) -> None:
         register_functions(spark)
@@ -59,17 +59,21 @@ class BatchRunner:
         self._cancelled = threading.Event()
 
     def run(self, frames: Mapping[str, DataFrame], program: Program, task: BatchTask) -> list[BatchReport]:
-        """Run a batch on Spark with the files of its inputs and the rows of some DataFrames, by stream; returns what
-        its tasks report. Raises BatchCancelled after `cancel`."""
+        """Run a batch over the files of its inputs and the rows of `frames` (by stream); return its tasks' reports.
+
+        Raises BatchCancelled after `cancel`.
+        """
         with self._turn, self._cancellable(f"batch {task.batch}"), sending(self._context, task) as sent:
             shared = self._programs.of(program)
-            mine = {name: in_session(frame, self._spark) for name, frame in frames.items()}
+            own_frames = {name: in_session(frame, self._spark) for name, frame in frames.items()}
             work = _Work(shared, sent, self._worker)
-            return _run_batch(_Attempt(self._spark, mine, program, task, work, self._cancelled))
+            return _run_batch(_Attempt(self._spark, own_frames, program, task, work, self._cancelled))
 
     def source_error(self, frame: DataFrame, *, limit: float = 600.0) -> str:
-        """Why the rows of a DataFrame cannot be had, also if they do not come within `limit` seconds; empty if they
-        can. It takes the turn of a batch, and `cancel` breaks it off."""
+        """Return why the rows of a DataFrame cannot be computed within `limit` seconds; empty if they can.
+
+        No batch runs at the same time, and `cancel` cancels this call, too.
+        """
         timer = threading.Timer(limit, self.cancel)
         timer.daemon = True
         with self._turn:
@@ -86,17 +90,17 @@ class BatchRunner:
         return ""
 
     def cancel(self, timeout: float = 30.0) -> bool:
-        """Break off the batch that runs, from any thread; True when none runs any more, False if the time was up.
+        """Cancel the running batch, if any, from any thread; return whether it ended within `timeout` seconds.
 
-        Jobs of the batch end at once for the driver. A Python worker that does not return is killed by Spark some
-        seconds later (`spark.python.task.killTimeout`). What runs inside Java itself cannot be ended if it never looks
-        whether it should; then the batch ends, but a core of a local Spark stays busy.
+        For the driver, the jobs of the batch end at once. Spark kills a Python worker that does not return some seconds
+        later (`spark.python.task.killTimeout`). Java code that never checks for interruption cannot be stopped: the
+        batch ends, but a core of a local Spark stays busy.
         """
         deadline = time.monotonic() + timeout
         if self._idle.is_set():
             return True
         self._cancelled.set()
-        while True:  # again and again: the batch may be just about to start its next job
+        while True:  # repeat, because the batch may be about to start its next job
             self._context.cancelJobsWithTag(self._tag)
             if self._idle.wait(min(CANCEL_AGAIN, max(0.0, deadline - time.monotonic()))):
                 return True
@@ -104,12 +108,12 @@ class BatchRunner:
                 return False
 
     def close(self) -> None:
-        """Take from Spark what was left there for the next batch; harmless when repeated."""
+        """Remove the program from the executors. Idempotent."""
         self._programs.close()
 
     @contextmanager
     def _cancellable(self, what: str) -> Iterator[None]:
-        """Mark the jobs of this thread so that `cancel` finds them."""
+        """Tag the jobs of this thread for `cancel`, and turn errors after a cancellation into BatchCancelled."""
         self._cancelled.clear()
         self._idle.clear()
         try:
@@ -129,7 +133,7 @@ class BatchRunner:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What every task of a batch has at hand."""
+    """The data that every task of a batch gets: the program, the batch and the set-up of the worker."""
 
     shared: Broadcast[Program]
     sent: SentTask
@@ -138,7 +142,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One try at running a batch: everything the job is made from."""
+    """One attempt to run a batch: everything that the job is built from."""
 
     spark: SparkSession
     frames: Mapping[str, DataFrame]
@@ -148,67 +152,69 @@ class _Attempt:
     cancelled: threading.Event
     failures: ExpressionFailures = NO_FAILURES
     held: Mapping[str, DataFrame] = field(default_factory=dict)
-    """Rows of streams that Spark holds, so that they are not read again."""
+    """Rows that Spark has persisted, by stream; they are not read again."""
 
     @property
     def streams(self) -> list[str]:
-        """The streams of which there is something new."""
+        """The streams with new files or a DataFrame."""
         return [*(name for name, files in self.task.inputs.files if files), *self.frames]
 
     def tasks(self, streams: Sequence[str], work: Callable[[FileGroup], Batches], schema: str) -> DataFrame:
-        """What tasks make of the new files of some streams."""
+        """Return the output of `work` on the new files of some streams, one task per group of files."""
         most = self.spark.sparkContext.defaultParallelism
-        tasks = len(_groups(self.program, self.task, streams, most))
-        numbers = self.spark.range(0, tasks, 1, tasks)
+        count = len(_groups(self.program, self.task, streams, most))
+        numbers = self.spark.range(0, count, 1, count)
         return numbers.mapInArrow(partial(_group_task, self.work, (streams, most, work)), schema)
 
     def check(self) -> None:
-        """Raise if the batch is to be broken off."""
+        """Raise BatchCancelled if the batch was cancelled."""
         if self.cancelled.is_set():
             raise BatchCancelled(f"batch {self.task.batch} was cancelled")
 
 
 def _groups(program: Program, task: BatchTask, streams: Collection[str], most: int) -> tuple[FileGroup, ...]:
-    """The new files of some streams, in at most so many groups of which each is for one task."""
-    found = []
+    """Divide the new files of some streams into at most `most` groups, one per task."""
+    sized_files = []
     for stream, files in task.inputs.files:
         source = program.streams[stream].stream.source
         assert isinstance(source, FileSource)
         if stream in streams:
-            found += [(stream, os.path.join(source.path, name), size) for name, size in files]
-    return group_files(found, most)
+            sized_files += [(stream, os.path.join(source.path, name), size) for name, size in files]
+    return group_files(sized_files, most)
 
 
 def _run_batch(attempt: _Attempt) -> list[BatchReport]:
     try:
         return _run(attempt)
     except Exception as error:
-        # Only expressions that Spark itself evaluates can fail the whole job; they are found out and left out.
+        # Only expressions that Spark evaluates can fail the whole job; the second run leaves the failing ones out.
         if expression_error(error) is None or not any(attempt.program.streams[s].opaque for s in attempt.streams):
             raise
     return _run_without_failing(attempt)
 
 
 def _run_without_failing(attempt: _Attempt) -> list[BatchReport]:
-    """Run a batch again in which some expression failed, without the queries whose expressions do fail.
+    """Run a batch again after an expression has failed, without the expressions that fail.
 
-    First the rows are read once more, and held: a source that fails in its own expressions fails here, which is no
-    query's fault; and a fault of the source that has passed meanwhile is nobody's.
+    The rows are first read again and persisted. A failure of the source itself is raised there, so that no query is
+    blamed. If that failure was temporary, no expression fails now.
     """
     with _holding(attempt) as held:
         attempt = replace(attempt, held=held)
-        found = NO_FAILURES
+        failures = NO_FAILURES
         for name in held:
-            found = found.plus(failing(held[name], _candidates(attempt.program.streams[name], attempt), attempt.check))
-        reports = _run(replace(attempt, failures=found))
-    if found != NO_FAILURES:
-        reports.append(found)
+            failures = failures.plus(
+                failing(held[name], _candidates(attempt.program.streams[name], attempt), attempt.check)
+            )
+        reports = _run(replace(attempt, failures=failures))
+    if failures != NO_FAILURES:
+        reports.append(failures)
     return reports
 
 
 @contextmanager
 def _holding(attempt: _Attempt) -> Iterator[dict[str, DataFrame]]:
-    """The rows of all streams of which Spark computes something, read and held by Spark."""
+    """Persist the rows of all streams that have expressions for Spark to evaluate; yield the rows by stream."""
     held: dict[str, DataFrame] = {}
     try:
         for name in attempt.streams:
@@ -223,14 +229,14 @@ def _holding(attempt: _Attempt) -> Iterator[dict[str, DataFrame]]:
 
 
 def _candidates(tag: StreamTag, attempt: _Attempt) -> list[CandidateExpression]:
-    """The expressions that Spark evaluates on a stream, each with who needs it: keys once for every query."""
-    found = []
+    """Return the expressions that Spark evaluates on a stream: a predicate once, a key once per query."""
+    candidates = []
     for part in tag.opaque:
         if part.sql not in tag.guards:
-            found.append(CandidateExpression(_guarded(part, tag, attempt, "true"), (tag.stream.name, part.sql)))
+            candidates.append(CandidateExpression(_guarded(part, tag, attempt, "true"), (tag.stream.name, part.sql)))
         for slot, wanted in tag.guards.get(part.sql, ()):
-            found.append(CandidateExpression(_guarded(part, tag, attempt, wanted), slot))
-    return found
+            candidates.append(CandidateExpression(_guarded(part, tag, attempt, wanted), slot))
+    return candidates
 
 
 def _run(attempt: _Attempt) -> list[BatchReport]:
@@ -244,7 +250,7 @@ def _run(attempt: _Attempt) -> list[BatchReport]:
 
 
 def _tagged(attempt: _Attempt) -> Iterator[DataFrame]:
-    """Tag tasks: one branch for all file streams that weft decodes and evaluates itself, one per other stream."""
+    """Yield the output of tag tasks: one DataFrame for all file streams without opaque parts, one per other stream."""
     streams = attempt.program.streams
     fast = [name for name in attempt.streams if name not in attempt.frames and not streams[name].opaque]
     if fast:
@@ -256,7 +262,7 @@ def _tagged(attempt: _Attempt) -> Iterator[DataFrame]:
 
 
 def _rows(attempt: _Attempt, tag: StreamTag) -> DataFrame:
-    """A stream's rows as Spark rows with a column that is set in rows which only say that a file was set aside."""
+    """Return the new rows of a stream, with the column `BAD_FILE`."""
     if tag.stream.name in attempt.held:
         return attempt.held[tag.stream.name]
     if not isinstance(tag.stream.source, FileSource):
@@ -268,14 +274,14 @@ def _rows(attempt: _Attempt, tag: StreamTag) -> DataFrame:
 
 
 def _with_opaque(rows: DataFrame, tag: StreamTag, attempt: _Attempt) -> DataFrame:
-    """Add what only Spark can compute. Columns go by number from here: `mapInArrow` trips over dots and quotes."""
+    """Add the values that only Spark can compute. Columns get numbered names: `mapInArrow` fails on dots and quotes."""
     columns = [F.col(quote(name)) for name in (*tag.columns, BAD_FILE)]
     columns += [_guarded(part, tag, attempt, _wanted(part, tag, attempt)) for part in tag.opaque]
     return rows.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))
 
 
 def _wanted(part: Opaque, tag: StreamTag, attempt: _Attempt) -> str | None:
-    """On which rows an expression is needed; None is nowhere."""
+    """Return the SQL condition of the rows that an expression is needed on; None if it is needed on no row."""
     if (tag.stream.name, part.sql) in attempt.failures.texts:
         return None
     if part.sql not in tag.guards:
@@ -285,8 +291,10 @@ def _wanted(part: Opaque, tag: StreamTag, attempt: _Attempt) -> str | None:
 
 
 def _guarded(part: Opaque, tag: StreamTag, attempt: _Attempt, wanted: str | None) -> Column:
-    """The expression on the wanted rows that take part, as `admit` decides it: late rows and rows too far ahead must
-    not make a query fail."""
+    """Return the expression on the wanted rows that `admit` lets take part, NULL on all others.
+
+    Late rows and rows too far ahead must not make a query fail.
+    """
     if wanted is None:
         return F.lit(None)
     admitted = f"{quote(BAD_FILE)} IS NULL AND {quote(tag.stream.time)} IS NOT NULL"
@@ -301,8 +309,10 @@ def _guarded(part: Opaque, tag: StreamTag, attempt: _Attempt, wanted: str | None
 def _group_task(
     work: _Work, groups: tuple[Sequence[str], int, Callable[[FileGroup], Batches]], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
-    """The task of one group of files. `batches` has the number of the group, which is worked out again here, so that
-    names of files travel only once."""
+    """Read the groups of files whose numbers are in `batches`.
+
+    Each task computes the groups again from the `BatchTask`, so that file names are sent only once.
+    """
     streams, most, read = groups
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -333,7 +343,7 @@ def _tag_rows(work: _Work, stream: str, batches: Batches) -> Iterator[pa.RecordB
 
 
 def _apart(stream: str, table: pa.Table) -> Piece:
-    """Rows, and what was set aside."""
+    """Return the rows with data as a piece, and add what the rows without data say was set aside."""
     bad = table.column(BAD_FILE)
     rows = table.drop_columns([BAD_FILE])
     if bad.null_count == len(bad):
@@ -351,12 +361,12 @@ def _decode_files(work: _Work, group: FileGroup) -> Iterator[pa.RecordBatch]:
 
 
 def _as_rows(piece: Piece) -> Iterator[pa.RecordBatch]:
-    """A piece as rows for Spark, and a row for each thing that was set aside."""
+    """Yield the rows of a piece for Spark, then a row without data for each bad file and for the number of bad rows."""
     table, bad = piece.table, aside_to_texts(piece)
     yield from table.append_column(BAD_FILE, pa.nulls(table.num_rows, pa.string())).to_batches(100_000)
     if bad:
-        nothing = [pa.nulls(len(bad), column.type) for column in table.schema]
-        yield pa.RecordBatch.from_arrays([*nothing, pa.array(bad)], names=[*table.column_names, BAD_FILE])
+        nulls = [pa.nulls(len(bad), column.type) for column in table.schema]
+        yield pa.RecordBatch.from_arrays([*nulls, pa.array(bad)], names=[*table.column_names, BAD_FILE])
 
 
 def _probe_task(work: _Work, stage: int, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -369,10 +379,10 @@ def _probe_task(work: _Work, stage: int, batches: Batches) -> Iterator[pa.Record
 
 
 def _by_stream(group: FileGroup) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     for stream, path in group:
-        found.setdefault(stream, []).append(path)
-    return found
+        paths.setdefault(stream, []).append(path)
+    return paths
 
 
 def _items(items: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:

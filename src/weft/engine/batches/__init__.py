@@ -1,1 +1,1 @@
-"""One micro-batch after the other, and what happens to one that fails."""
+"""Execution of micro-batches, and the handling of those that fail."""

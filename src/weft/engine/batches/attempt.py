@@ -1,4 +1,4 @@
-"""One attempt at a batch: its tasks run, are watched, and are given up if they do not end."""
+"""Attempts to run a batch: run its tasks on Spark, watch them, and give them up if they take too long."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from weft.spark.batch_job import BatchRunner
 
 _log = logging.getLogger("weft")
 _DROP_PATIENCE = 10.0
-"""Seconds at least that a drop waits for the running batch, which is then given up and run again without the query."""
+"""Minimum seconds that a drop waits for the running batch, which is then given up and run again without the query."""
 _SLOWER_THAN_USUAL = 5.0
-"""A drop waits for so many times what batches usually take: one that is merely slow is not worth running again."""
+"""A drop waits for this many times the usual duration of a batch: a merely slow batch is not worth running again."""
 _FIRST_PATIENCE = 60.0
-"""Seconds that a drop waits for the first batch of a process, of which nobody knows what is usual."""
+"""Seconds that a drop waits for the first batch of a process, while the usual duration is unknown."""
 _INTERRUPT_EVERY = 60.0
-"""Seconds between two batches that are given up for a drop, so that many drops cannot hold up all batches."""
+"""Minimum seconds between two batches that are given up for a drop, so that many drops cannot hold up all batches."""
 _LOOK_EVERY = 0.01
 DROPPED = "a query of it was dropped"
 
 
 @dataclass(slots=True)
 class _Run:
-    """An attempt whose tasks run."""
+    """A running attempt."""
 
     task: BatchTask
     began: float
     limit: float
     reason: str = ""
-    """Why it is given up; empty if it is not."""
+    """Why the attempt is given up; empty if it is not."""
     given_up_at: float = 0.0
 
 
 class Attempts:
-    """Runs the tasks of batches, one batch at a time; another thread watches."""
+    """The runner of batch tasks, one batch at a time. Another thread calls `watch`."""
 
     def __init__(self, core: Core, runner: BatchRunner, usual: Callable[[], float | None]) -> None:
         self._core, self._runner = core, runner
         self._usual = usual
-        """Seconds that batches usually take; None if there was none yet."""
+        """Returns the usual seconds of a batch; None before the first batch."""
         self.progress = Progress()
         self._run: _Run | None = None
         self._interrupted_at = -_INTERRUPT_EVERY
 
     def run(self, offer: Offer, program: Program, task: BatchTask, *, limit: float) -> list[BatchReport]:
-        """Run the tasks of a batch for at most `limit` seconds; returns what they report. To be ended by `end`."""
+        """Run the tasks of a batch for at most `limit` seconds and return their reports. Call `end` afterwards."""
         self.progress.note()
         self._run = _Run(task, time.monotonic(), limit)
         frames = {name: arrival.frame for name, arrival in offer.arrivals.items()}
@@ -61,11 +61,11 @@ class Attempts:
             self.progress.note()
 
     def end(self, task: BatchTask, *, keep: bool) -> None:
-        """An attempt has ended; unless its files are to be kept they go."""
+        """End an attempt. Remove its files unless `keep`."""
         self._run = None
         self.progress.note()
         if not keep:
-            # A batch that was given up was aborted before its tasks had ended.
+            # A batch that was given up was aborted while its tasks ran, so they may have written more files since.
             self._core.inventory.remove_attempt(task.batch, task.attempt)
 
     @property
@@ -74,7 +74,7 @@ class Attempts:
         return "" if self._run is None else self._run.reason
 
     def watch(self) -> None:
-        """Give up a batch that takes too long, or that keeps a dropped query alive; to be called again and again."""
+        """Give up a batch that takes too long or delays the drop of a query. Call this periodically."""
         run, now = self._run, time.monotonic()
         if run is None or run.reason:
             return
@@ -98,13 +98,13 @@ class Attempts:
         run.reason, run.given_up_at = reason, time.monotonic()
         took = run.given_up_at - run.began
         _log.warning("batch given up: %s", reason, extra={"batch": run.task.batch, "seconds": round(took, 1)})
-        # The changelog is written now, whether the tasks can be ended or not: after a crash the query stays dropped.
+        # Write the changelog now, whether or not the tasks can be cancelled: after a crash the query stays dropped.
         self._core.abort(run.task.attempt)
         self._runner.cancel()
 
     @property
     def is_stuck(self) -> bool:
-        """Whether an attempt that was given up has not ended in good time."""
+        """Whether an attempt that was given up has not ended within `PATIENCE` seconds."""
         run = self._run
         return run is not None and bool(run.reason) and time.monotonic() - run.given_up_at > PATIENCE
 
@@ -115,7 +115,7 @@ class Attempts:
         return 0.0 if run is None else time.monotonic() - run.began
 
     def finish(self, seconds: float) -> bool:
-        """Wait for the end of an attempt that runs, but not for ever; returns whether it ended by itself."""
+        """Wait until no attempt runs. After `seconds`, give up the running attempt and return False."""
         deadline = time.monotonic() + seconds
         while (run := self._run) is not None:
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""One micro-batch after the other: begin, run, commit, and what happens to one that fails."""
+"""Begin, run and commit micro-batches, and handle their failures."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ _log = logging.getLogger("weft")
 _KEPT_SUMMARIES = 1000
 _MAX_PARTITIONS = 4096
 _RETRIES = 2
-"""Times that a batch is run again as it is, before the query at fault is looked for."""
+"""Times that a failed batch is repeated unchanged before the query at fault is searched for."""
 _RETRY_PAUSE = 0.2
 _SHORTEST_TRIAL = 10.0
-"""Seconds that a batch may take at least when the query at fault is looked for."""
+"""Minimum time limit in seconds of a trial, which runs a batch for some queries to find the query at fault."""
 _LONGER = 4
-"""Times that a trial may take longer if nobody was to blame."""
+"""Factor by which the time limit of trials grows if they find no query at fault."""
 _TIMES_USUAL = 5
-"""Times what batches usually take that such a trial may take."""
+"""Time limit of a trial, as a multiple of the usual duration of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """How batches are run: in how many partitions."""
+    """Settings for running batches."""
 
     partitions: int
     longest: timedelta
-    """A batch that takes longer is given up, and the query at fault is looked for."""
+    """A batch that takes longer is given up, and the query at fault is searched for."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.partitions <= _MAX_PARTITIONS:
@@ -61,7 +61,7 @@ class BatchSettings:
 
 
 class Batches:
-    """Runs batches over what there is to read; a batch counts when it is committed."""
+    """The runner of batches over the available input. A batch takes effect when it is committed."""
 
     def __init__(
         self, core: Core, runner: BatchRunner, inputs: Inputs, retention: Retention, *, settings: BatchSettings
@@ -75,22 +75,22 @@ class Batches:
         self._crashes = Crashes(core.directory.root)
         self._diagnosis = Diagnosis(core, self.attempts, self._crashes, partitions=settings.partitions)
         self.error: WeftError | None = None
-        """Why the last batch failed; None if it did not."""
+        """Why the last batch failed; None if it succeeded."""
         self.failures = 0
-        """Attempts in a row that failed."""
+        """Number of consecutive failed attempts."""
         self.finishing = False
-        """Whether no more batches are to be run."""
+        """Whether no further batches are to be run."""
         self.summaries: deque[BatchSummary] = deque(maxlen=_KEPT_SUMMARIES)
         self._turn = threading.Lock()
         """Held while an attempt runs."""
         self._ahead = AheadSamples(core.directory)
 
     def run(self, offer: Offer) -> BatchSummary | None:
-        """Run and commit a batch over what is offered; None if nothing is left of that.
+        """Run and commit a batch over an offer; return None if nothing of the offer is left, or the engine stops.
 
-        An attempt that fails leaves nothing behind and is repeated. A source that cannot be read is left out; a query
-        that makes the batch fail is set aside. What remains is raised. A batch that is given up because of a drop has
-        not failed: it is run again without the query.
+        A failed attempt leaves nothing behind and is repeated. A source that cannot be read is left out, and a query
+        that makes the batch fail is set aside. Other failures are raised. A batch that is given up because of a drop
+        has not failed: it is run again without the query.
         """
         attempts = 0
         while offer and not self.finishing:
@@ -116,17 +116,17 @@ class Batches:
         return None
 
     def between(self, work: Callable[[], None]) -> None:
-        """Do something between two batches; none begins meanwhile."""
+        """Call `work` between two batches; no batch begins meanwhile."""
         with self._turn:
             work()
 
     def finish(self, seconds: float) -> bool:
-        """Run no more batches, and wait for the end of one that runs, but not for ever; returns whether it ended."""
+        """Run no more batches. Wait at most `seconds` for the running attempt; return False if it was given up."""
         self.finishing = True
         return self.attempts.finish(seconds)
 
     def _attempt(self, offer: Offer) -> BatchSummary:
-        """One try at running a batch; a failure is told in the user's terms."""
+        """Run one attempt at a batch, and raise its errors as WeftError."""
         started, batch = time.monotonic(), self._core.next_batch
         task: BatchTask | None = None
         try:
@@ -142,11 +142,11 @@ class Batches:
         except BaseException as error:
             if task is not None and self._core.next_batch == batch:
                 self._core.abort(task.attempt)
-            told = self._told(error, batch) if isinstance(error, Exception) else None
-            if not isinstance(told, SparkLost) and not self.finishing:
+            user_error = self._told(error, batch) if isinstance(error, Exception) else None
+            if not isinstance(user_error, SparkLost) and not self.finishing:
                 self._crashes.rest()
-            if told is not None:
-                raise told from error
+            if user_error is not None:
+                raise user_error from error
             raise
         finally:
             if task is not None:
@@ -162,7 +162,7 @@ class Batches:
         return self.summaries[-1]
 
     def _told(self, error: Exception, batch: int) -> WeftError:
-        """The failure in the user's terms; if the batch was given up, that is what happened."""
+        """Return an error as a WeftError: as BatchInterrupted if the batch was given up."""
         if self.attempts.given_up:
             return BatchInterrupted(f"batch {batch} was given up", detail=self.attempts.given_up)
         committed = self._core.next_batch > batch
@@ -171,7 +171,7 @@ class Batches:
     # ---- failures
 
     def _note_committed(self, offer: Offer, error: WeftError) -> None:
-        """A batch is committed, and what is to be done after that has failed: its inputs must not be read again."""
+        """Record a failure after the commit of a batch, and release the input, which must not be read again."""
         self.error = error
         self.failures += 1
         self._inputs.done(offer)
@@ -179,12 +179,12 @@ class Batches:
         _log.error("tidying up after batch %d failed: %s", batch, error.one_line(), extra={"batch": batch})
 
     def _after_failure(self, offer: Offer, error: WeftError, attempts: int) -> Offer:
-        """What to try next; raises the error if there is nothing."""
+        """Return the offer to try next, or raise the error if nothing is left to try."""
         self.error = error
         self.failures += 1
         batch = self._core.next_batch
         _log.error("%s", error.one_line(), extra={"batch": batch, "code": error.code, "attempt": attempts})
-        if isinstance(error, StateUnavailable) and attempts <= _RETRIES:  # it may pass
+        if isinstance(error, StateUnavailable) and attempts <= _RETRIES:  # it may be temporary
             time.sleep(_RETRY_PAUSE * attempts)
             return offer
         if isinstance(error, NOT_OF_A_QUERY):
@@ -202,21 +202,21 @@ class Batches:
         return offer
 
     def _set_aside_at_fault(self, offer: Offer, error: WeftError) -> None:
-        """Set aside all queries that make the batch fail; raises the error if nobody is to blame.
+        """Set aside all queries that make the batch fail; raise the error if there are none.
 
-        If the batch did not end, short trials find a query that hangs. Where they blame nobody, longer ones tell.
+        If the batch did not end, short trials find a query that hangs. If they find none, longer trials follow.
         """
         longest = self._settings.longest.total_seconds()
         limit = self._trial_limit() if isinstance(error, BatchInterrupted) else longest
-        found = 0
+        blamed = 0
         while True:
             culprit = self._diagnosis.failing_query(
                 offer, limit=limit, check=self._check_finishing, alone=limit < longest
             )
             if culprit is not None:
-                found += 1
+                blamed += 1
                 self._blame(culprit[0], f"it makes the batch fail: {culprit[1]}")
-            elif found:
+            elif blamed:
                 return
             elif limit >= longest:
                 raise error
@@ -224,7 +224,7 @@ class Batches:
                 limit = min(longest, _LONGER * limit)
 
     def _look_at_crashes(self, offer: Offer) -> None:
-        """If processes have died again and again while this batch ran, find the query with which it does that."""
+        """If several processes have died while this batch ran, find the query that kills them and set it aside."""
         note = self._crashes.of(self._core.next_batch)
         if note.deaths < MOST_DEATHS:
             return
@@ -245,11 +245,13 @@ class Batches:
             raise EngineStopped("the engine stops")
 
     def _trial_limit(self) -> float:
-        """Seconds that a trial may take if the batch did not end: a few times what batches usually take."""
-        usual = _TIMES_USUAL * (self._usual_seconds() or 0.0)
-        return min(self._settings.longest.total_seconds(), max(_SHORTEST_TRIAL, usual))
+        """Return the time limit in seconds of trials for a batch that did not end: a few times the usual duration."""
+        wanted = _TIMES_USUAL * (self._usual_seconds() or 0.0)
+        return min(self._settings.longest.total_seconds(), max(_SHORTEST_TRIAL, wanted))
 
     def _usual_seconds(self) -> float | None:
-        """What batches of this process usually take until they are committed; None if there was none yet."""
-        took = sorted(sum(s.seconds.get(name, 0.0) for name in ("compile", "run")) for s in tuple(self.summaries))
+        """Return the median seconds of this process's batches before their commit; None before the first batch."""
+        took = sorted(
+            sum(summary.seconds.get(name, 0.0) for name in ("compile", "run")) for summary in tuple(self.summaries)
+        )
         return took[len(took) // 2] if took else None

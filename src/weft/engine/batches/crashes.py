@@ -1,8 +1,8 @@
-"""Batches during which the process, or Spark's Java process, has died: a note on disk that outlives both.
+"""A note on disk about the running batch, which outlives the process and Spark's Java process.
 
-A query can make a batch end the process, by using up the memory of Java for example. The next process would run the
-same batch with the same query. The note says which batch ran and how often that ended so, and how far the search for
-the query at fault has come: a trial that ends the process has failed, and the next process goes on from there.
+A query can make a batch kill the process, for example by exhausting Java's memory, and the next process would run the
+same batch with the same query. The note contains the batch, how many processes died in it, and how far the search for
+the query at fault has come: a trial that kills the process counts as failed, and the next process continues there.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ _FILE = "running.json"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A batch that runs, or ran when the process died."""
+    """The note about a batch that runs, or that ran when the process died."""
 
     batch: int
     running: bool = False
-    """Whether it runs, or is tried: if the process dies now, it has died in this batch."""
+    """Whether the batch runs or is tried: if the process dies now, it dies in this batch."""
     deaths: int = 0
-    """Processes that died while it ran."""
+    """Number of processes that died while the batch ran."""
     passed: int = 0
-    """The batch ends well for the queries up to this number, …"""
+    """The batch succeeds for the queries up to this number."""
     failed: int | None = None
-    """… and not for those up to this one; None if that is not known."""
+    """The batch fails for the queries up to this number; None if unknown."""
     trying: int | None = None
-    """The number up to which queries are being tried."""
+    """The current trial runs the batch for the queries up to this number."""
     confirming: int | None = None
-    """The number of the query that seems to be at fault, and is tried once more."""
+    """The number of the query that seems to be at fault and is tried once more."""
 
 
 class Crashes:
     """The note of a state directory.
 
-    It is not flushed: a process that dies leaves what it has written to the system. After a failure of power it may be
-    lost, or cut short, and is left out of account then.
+    The note is not flushed to disk: what a process has written survives its death. After a power failure the note may
+    be lost or truncated, and is then ignored.
     """
 
     def __init__(self, root: Path) -> None:
@@ -53,29 +53,29 @@ class Crashes:
             self.note = _after_death(self.note)
 
     def of(self, batch: int) -> Note:
-        """What is known of a batch that is to be run."""
+        """Return the note about a batch; start a new note if the current one is about another batch."""
         if self.note is None or self.note.batch != batch:
             self.note = Note(batch)
         return self.note
 
     def begin(self, batch: int) -> None:
-        """A batch is run, or tried."""
+        """Record that a batch is run or tried."""
         self._write(replace(self.of(batch), running=True))
 
     def rest(self) -> None:
-        """It has failed and the process lives; what is known of it still counts."""
+        """Record that the batch failed and the process lives. The other fields of the note stay valid."""
         if self.note is not None:
             self._write(replace(self.note, running=False))
 
     def end(self) -> None:
-        """It is committed, or the query at fault is found: what was known of it does not matter any more."""
+        """Remove the note, because the batch is committed or the query at fault is found."""
         self.note = None
         with suppress(OSError):
             self._path.unlink()
 
     @contextmanager
     def searching(self, batch: int) -> Iterator[None]:
-        """While the query at fault is looked for: a trial may end Java, or the process, and that counts."""
+        """Mark a batch as running while the query at fault is searched for: a trial may kill Java or the process."""
         self.begin(batch)
         try:
             yield
@@ -87,15 +87,15 @@ class Crashes:
         self.end()
 
     def trying(self, batch: int, number: int) -> None:
-        """The batch is tried for the queries up to a number."""
+        """Record that the batch is tried for the queries up to a number."""
         self._write(replace(self.of(batch), trying=number))
 
     def confirming(self, batch: int, number: int) -> None:
-        """The same, once more: if this ends the process too, the query of that number is at fault."""
+        """Record the last trial: if it kills the process as well, the query of that number is at fault."""
         self._write(replace(self.of(batch), confirming=number))
 
     def tried(self, batch: int, number: int, *, fails: bool) -> None:
-        """Such a trial for the queries up to a number has ended."""
+        """Record the outcome of a trial for the queries up to a number."""
         note = replace(self.of(batch), trying=None)
         self._write(replace(note, failed=number) if fails else replace(note, passed=max(note.passed, number)))
 
@@ -103,12 +103,12 @@ class Crashes:
         self.note = note
         try:
             self._path.write_text(json.dumps(asdict(note)), encoding="ascii")
-        except OSError as error:  # the batch itself will say so, if it matters
+        except OSError as error:  # if the disk has a problem, the batch reports it
             _log.warning("the note of the running batch cannot be written: %s", error)
 
 
 def _after_death(note: Note) -> Note:
-    """What a note means that a process has left behind."""
+    """Return the note of an earlier process, updated: if its batch was running, the process died in that batch."""
     if not note.running:
         return note
     died = replace(note, running=False, deaths=note.deaths + 1, trying=None)
@@ -117,9 +117,9 @@ def _after_death(note: Note) -> Note:
 
 def _read(path: Path) -> Note | None:
     try:
-        found = Note(**json.loads(path.read_text(encoding="ascii")))
-        values = (found.batch, found.deaths, found.passed, found.failed or 0, found.trying or 0, found.confirming or 0)
-        return found if all(isinstance(value, int) for value in values) else None
+        note = Note(**json.loads(path.read_text(encoding="ascii")))
+        values = (note.batch, note.deaths, note.passed, note.failed or 0, note.trying or 0, note.confirming or 0)
+        return note if all(isinstance(value, int) for value in values) else None
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:

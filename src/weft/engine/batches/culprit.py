@@ -1,4 +1,4 @@
-"""Which query makes a batch fail: found by halves."""
+"""Binary search for the query that makes a batch fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 Each = TypeVar("Each")
 _SURE = 3
-"""Times that the one who was found has to make the difference."""
+"""Number of times that a suspect must make the difference before it is blamed."""
 
 
 def find_culprit(
@@ -17,16 +17,15 @@ def find_culprit(
     peers: Callable[[Each], Sequence[Each]],
     alone: bool = False,
 ) -> Each | None:
-    """The last of the shortest row of suspects, from the first on, for which `fails` is true; None if nobody is to
-    blame.
+    """Return the last of the shortest prefix of `suspects` for which `fails` is true; None if no suspect is to blame.
 
-    So those that fail only together are found as well: the last of them is to blame, unless it has to fail `alone`.
-    With several culprits one is found, and the next one when this is asked again. It takes about the logarithm of their
-    number of trials, and a few more to be sure: a fault that comes and goes blames nobody, and neither does one that
-    all the `peers` of the one who is found have by themselves as well.
+    If suspects fail only together, the last of them is returned, unless a culprit has to fail `alone`. Of several
+    culprits one is returned; a call without it finds the next. The number of trials is about logarithmic, plus a few
+    for confirmation: no suspect is blamed for an intermittent fault, nor for a fault that all its `peers` have on their
+    own. With `alone`, a suspect without peers is blamed only if there is no other suspect.
     """
     if not suspects or fails(()) or not fails(suspects):
-        return None  # it fails without any of them, or it has passed
+        return None  # the batch fails without any suspect, or succeeds with all of them
     passed, failed = 0, len(suspects)
     while failed - passed > 1:
         middle = (passed + failed) // 2
@@ -34,13 +33,13 @@ def find_culprit(
             failed = middle
         else:
             passed = middle
-    found = suspects[failed - 1]
+    suspect = suspects[failed - 1]
     for _ in range(1 if alone else _SURE):
         if not fails(suspects[:failed]) or fails(suspects[: failed - 1]):
-            return None  # it does not fail always
-    if not fails([found]):
-        return None if alone else found
-    others = peers(found)
+            return None  # the fault is intermittent
+    if not fails([suspect]):
+        return None if alone else suspect
+    others = peers(suspect)
     if others:
-        return None if all(fails([other]) for other in others) else found
-    return None if alone and len(suspects) > 1 else found
+        return None if all(fails([other]) for other in others) else suspect
+    return None if alone and len(suspects) > 1 else suspect

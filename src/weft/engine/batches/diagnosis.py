@@ -1,4 +1,4 @@
-"""Who is at fault when a batch fails: a source that cannot be read, or a query."""
+"""Search for the cause of a failed batch: a source that cannot be read, or a query."""
 
 from __future__ import annotations
 
@@ -28,29 +28,27 @@ from weft.storage.ended_queries import query_number
 
 _log = logging.getLogger("weft")
 NOT_OF_A_QUERY = (DiskFull, EngineStopped, SparkLost, StateCorrupt, StateUnavailable)
-"""Failures that have nothing to do with what queries ask for."""
+"""Errors that are not the fault of a query."""
 _PEERS = 5
-"""Queries that are looked at to see whether a fault is everybody's."""
+"""Maximum number of other queries that are tried to see whether they have the same fault."""
 MOST_DEATHS = 2
-"""Processes that may die in the same batch before the query at fault is looked for: others kill processes, too."""
-
-
+"""Processes that die in a batch before the query at fault is searched for: processes die for other reasons, too."""
 Check = Callable[[], None]
 
 
 def failing_sources(core: Core, runner: BatchRunner, offer: Offer, error: WeftError) -> dict[str, WeftError]:
-    """The streams whose rows cannot be had, with the reasons."""
+    """Return the streams whose sources cannot be read, with the errors."""
     if isinstance(error, SourceUnavailable):
         named = [name for name in offer.streams if f'stream "{name}"' in error.message]
         if named:
             return dict.fromkeys(named, error)
     if isinstance(error, BadFile):
         return {name: error for name in offer.files if f'"{_path_of(core, name)}/' in error.message}
-    found: dict[str, WeftError] = {}
+    errors: dict[str, WeftError] = {}
     for name, arrival in offer.arrivals.items():
         if reason := runner.source_error(arrival.frame):
-            found[name] = SourceUnavailable(f'the source of stream "{name}" has failed', detail=reason)
-    return found
+            errors[name] = SourceUnavailable(f'the source of stream "{name}" has failed', detail=reason)
+    return errors
 
 
 def _path_of(core: Core, stream: str) -> str:
@@ -59,10 +57,9 @@ def _path_of(core: Core, stream: str) -> str:
 
 
 class Diagnosis:
-    """Looks for the query at fault by running a batch for some of the queries only.
+    """A search for the query at fault, which runs a batch for some of the queries only.
 
-    A query that ends the process is looked for over several of them: what is found out is noted before and after each
-    trial.
+    The search for a query that kills the process continues in later processes: `Crashes` records each trial.
     """
 
     def __init__(self, core: Core, attempts: Attempts, crashes: Crashes, *, partitions: int) -> None:
@@ -71,11 +68,12 @@ class Diagnosis:
         self._reason = ""
 
     def failing_query(self, offer: Offer, *, limit: float, check: Check, alone: bool) -> tuple[LiveQuery, str] | None:
-        """The query without which the batch would not fail, and why it fails with it; None if nobody is to blame.
+        """Return the query that makes the batch fail, and the reason; None if no query is to blame.
 
-        A trial may take `limit` seconds. If that is less than a batch may take, the query has to fail `alone`, and
-        others over the same streams must not: the batch may just be large. `check` is called before each trial, and
-        ends the search by raising. So does a failure that has nothing to do with queries.
+        A trial may take `limit` seconds. With `alone`, for a limit that is shorter than that of a batch, the query has
+        to fail without the others, and other queries over the same streams must not fail: the batch may just be large.
+        `check` is called before each trial and ends the search by raising. Errors that are not the fault of a query
+        are raised.
         """
         live = self._live()
 
@@ -85,18 +83,18 @@ class Diagnosis:
 
         def peers(query: LiveQuery) -> list[LiveQuery]:
             streams = _streams(query)
-            return [each for each in live if each is not query and streams <= _streams(each)][:_PEERS]
+            return [other for other in live if other is not query and streams <= _streams(other)][:_PEERS]
 
-        found = find_culprit(live, fails, peers=peers, alone=alone)
-        return None if found is None else (found, self._reason)
+        culprit = find_culprit(live, fails, peers=peers, alone=alone)
+        return None if culprit is None else (culprit, self._reason)
 
     def deadly_query(self, offer: Offer, *, limit: float, check: Check) -> LiveQuery | None:
-        """The query with which the batch ends the process, as far as processes that have died tell.
+        """Return the query with which the batch kills the process, or None; continue the search of earlier processes.
 
-        A trial may end this process as well: the next one goes on.
+        A trial may kill this process as well; the next process continues the search.
         """
         batch, live = self._core.next_batch, self._live()
-        numbers = [query_number(each.record.id) for each in live]
+        numbers = [query_number(query.record.id) for query in live]
         note = self._crashes.of(batch)
         if note.confirming is not None:
             return live[numbers.index(note.confirming)] if note.confirming in numbers else None
@@ -116,12 +114,12 @@ class Diagnosis:
         return live[failed - 1] if self._fails(offer, live[:failed], limit) else None
 
     def _live(self) -> list[LiveQuery]:
-        """The eldest first."""
+        """Return the live queries, the oldest first."""
         with self._core.lock:
-            return sorted(self._core.roster.live.values(), key=lambda each: query_number(each.record.id))
+            return sorted(self._core.roster.live.values(), key=lambda query: query_number(query.record.id))
 
     def _fails(self, offer: Offer, queries: Sequence[LiveQuery], limit: float) -> bool:
-        """Whether the batch fails for these queries; raises if that is no query's fault."""
+        """Return whether the batch fails when it runs for some queries; raise errors that are not their fault."""
         task = None
         try:
             program, task = self._core.trial(
@@ -130,10 +128,10 @@ class Diagnosis:
             self._attempts.run(offer, program, task, limit=limit)
         except Exception as error:
             given_up = self._attempts.given_up
-            told = error if isinstance(error, WeftError) else to_user_error(error, self._core.next_batch)
-            if not given_up and isinstance(told, (*NOT_OF_A_QUERY, SourceUnavailable, BadFile)):
-                raise told from error
-            self._reason = given_up or told.detail or told.message
+            user_error = error if isinstance(error, WeftError) else to_user_error(error, self._core.next_batch)
+            if not given_up and isinstance(user_error, (*NOT_OF_A_QUERY, SourceUnavailable, BadFile)):
+                raise user_error from error
+            self._reason = given_up or user_error.detail or user_error.message
             _log.warning("the batch fails for %d queries: %s", len(queries), self._reason)
             return True
         finally:

@@ -1,4 +1,4 @@
-"""When batches are run: in the background, one at a time, or not any more."""
+"""The threads that run and watch batches: start, single steps, stop, and the health of an engine."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from weft.sql import parse_duration
 
 _log = logging.getLogger("weft")
 _LONGEST_BATCH = 300.0
-"""Seconds that a running batch may take to end when the engine stops; then it is broken off, and run again later."""
+"""Seconds that the running batch may take to end when the engine stops. Then it is given up, and run again later."""
 _LOOK_EVERY = 0.02
-"""Seconds between two looks for new input, if nothing announces itself."""
+"""Seconds between two checks for new input, unless the arrival of a micro-batch ends the pause."""
 _WATCH_EVERY = 0.5
 _GATHER = 0.5
-"""Seconds that a micro-batch of a DataFrame waits for those of others that are just being made."""
+"""Seconds that a micro-batch of a DataFrame waits for those of other DataFrames that are being prepared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How an engine is.
+    """The health of an engine.
 
     `state` is "stopped", "idle" (nothing to read), "running", "failing" (the last attempt at a batch failed, or none of
     the streams that queries read can be read) or "stuck" (a batch that was given up does not end, or the engine has
@@ -42,21 +42,21 @@ class Health:
 
     state: str
     failures: int
-    """Attempts at the batch that failed in a row."""
+    """Number of consecutive failed attempts at the batch."""
     running_for: float
     """Seconds since the running attempt began; 0 if none runs."""
     last_commit: float | None
-    """Seconds since the last commit of this process; None if there was none."""
+    """Seconds since the last commit of this process; None before the first."""
     failing_streams: tuple[str, ...]
     silent_for: float = 0.0
-    """Seconds that the engine has been busy with one and the same thing; 0 while it only waits for input."""
+    """Seconds since the last progress; 0 while the engine only waits for input."""
 
 
 class Running:
-    """The thread that runs batches, and the one that watches it."""
+    """The thread that runs batches, and the thread that watches it."""
 
     def __init__(self, core: Core, spark: Any, inputs: Inputs, batches: Batches, *, longest: timedelta) -> None:
-        """`longest` is what a batch may take; nothing else that is done between two batches may take longer."""
+        """`longest` is the time limit of a batch; nothing that is done between two batches may take longer."""
         self._core, self._spark, self._inputs, self._batches = core, spark, inputs, batches
         self._progress, self._patience = batches.attempts.progress, longest.total_seconds() + PATIENCE
         self._thread: threading.Thread | None = None
@@ -72,11 +72,11 @@ class Running:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the last look has found nothing to read."""
+        """Whether the last check found no input."""
         return self._idle
 
     def health(self) -> Health:
-        """How the engine is; takes no lock and asks nothing of Spark, which may hang."""
+        """Return the health of the engine. Takes no lock and does not call Spark, which may hang."""
         batches, faults = self._batches, self._inputs.faults()
         silent_for = self._progress.silent_for if self.active else 0.0
         last = batches.summaries[-1].at if batches.summaries else None
@@ -98,7 +98,7 @@ class Running:
         )
 
     def start(self, trigger: str) -> None:
-        """Run batches in the background: every `trigger`, or "available-now" until all that is there is done."""
+        """Run batches in the background: every `trigger`, or ("available-now") until all present input is read."""
         if self.active:
             raise EngineStopped("the engine is started already", hint="Stop it before you start it again.")
         if not self._core.streams:
@@ -124,7 +124,7 @@ class Running:
             self._loop(interval)
         except WeftError as error:
             self._failure = error
-            if error is not self._batches.error and not self._stop.is_set():  # no batch has failed, and so told it
+            if error is not self._batches.error and not self._stop.is_set():  # not logged yet as the failure of a batch
                 self._batches.error = error
                 _log.error("batches ended: %s", error.one_line(), extra={"code": error.code})
         except BaseException as error:
@@ -158,13 +158,13 @@ class Running:
             self._pause(due - now, wake=interval == 0)
 
     def _rest(self) -> None:
-        """There is nothing to do: no attempt is left that has failed, unless all sources are to blame."""
+        """Tidy up because there is no input, and forget past failures unless no source can be read."""
         if not self._inputs.is_cut_off:
             self._batches.error, self._batches.failures = None, 0
         self._core.tidy()
 
     def _pause(self, seconds: float, *, wake: bool) -> None:
-        """Wait; with `wake`, only until a micro-batch of a DataFrame arrives."""
+        """Wait for some seconds; with `wake`, at most until a micro-batch of a DataFrame arrives."""
         self._inputs.arrived.clear()
         if seconds <= 0:
             return
@@ -180,7 +180,7 @@ class Running:
                 _log.exception("watching batches failed: %s", error)
 
     def halt(self) -> None:
-        """Run no more batches; one that runs is finished first."""
+        """Run no more batches. The running batch is finished first."""
         self._stop.set()
         self._inputs.arrived.set()
         if self._thread is not None:
@@ -189,7 +189,7 @@ class Running:
             self._thread = None
 
     def step(self) -> BatchSummary | None:
-        """Run exactly one micro-batch over what is there now; None if nothing is new."""
+        """Run exactly one micro-batch over the available input; return None if there is no new input."""
         if self.active:
             raise EngineStopped("the engine is started", hint="step() is for engines that are not; stop it first.")
         if not self._core.streams:
@@ -210,20 +210,20 @@ class Running:
         while True:
             self._inputs.start(ONE_BATCH)
             self._inputs.settle()
-            numbers = {name: each.number for name, each in self._inputs.frames.arrivals().items()}
+            numbers = {name: arrival.number for name, arrival in self._inputs.frames.arrivals().items()}
             offer = self._inputs.look()
             summary = self._batches.run(offer) if offer else None
             self._core.tidy()
-            self._inputs.settle()  # Spark commits what was read
+            self._inputs.settle()  # until Spark has committed the micro-batches that were read
             faults = self._inputs.faults()
             if summary is None and faults:
                 raise next(iter(faults.values()))
             if summary is not None or numbers.keys() <= offer.arrivals.keys():
                 return summary
-            self._inputs.stop()  # Spark has repeated what was committed before a crash: that is no new batch
+            self._inputs.stop()  # Spark repeated a micro-batch that was committed before a crash: look for a new one
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until the batches end by themselves, or by a failure, which is raised; False on timeout."""
+        """Wait until the thread that runs batches ends, and raise its failure, if any; return False on timeout."""
         if self._thread is None:
             return True
         if not self._ended.wait(timeout):

@@ -1,4 +1,4 @@
-"""Whether the thread that runs batches goes on, or hangs in something: known to anybody without waiting for it."""
+"""The progress of the batch thread (which runs batches), to detect that it hangs. Reading it never waits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 PATIENCE = 60.0
-"""Seconds beyond the limit of a batch that the thread may take for one thing: those in which a batch that was given up
-has to end."""
+"""Seconds within which a batch must end after it was given up. Any other step of the batch thread may exceed the time
+limit of a batch by as much."""
 
 
 class Progress:
-    """The time at which the thread last went on. That thread says so; any other may ask, and no lock is taken."""
+    """The last progress of the batch thread, which records it. Any thread may read it without a lock."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -19,15 +19,15 @@ class Progress:
         self._resting = False
 
     def note(self) -> None:
-        """It goes on: a turn of its loop has begun, or an attempt has begun or ended."""
+        """Record progress: an iteration of the loop has begun, or an attempt has begun or ended."""
         self._at = self._clock()
         self._resting = False
 
     def rest(self) -> None:
-        """It only waits from here on, and cannot hang: until the next turn is due, or input arrives."""
+        """Record that the thread waits for its next iteration or for input, so that silence is no sign of hanging."""
         self._resting = True
 
     @property
     def silent_for(self) -> float:
-        """Seconds that it has been busy with one and the same thing; 0 while it only waits."""
+        """Seconds since the last progress; 0 while the thread only waits."""
         return 0.0 if self._resting else max(0.0, self._clock() - self._at)

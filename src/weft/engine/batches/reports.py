@@ -1,4 +1,4 @@
-"""From the reports of a batch's tasks to the manifest of the batch."""
+"""Combine the reports of a batch's tasks into the manifest of the batch."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def gather(batch: int, reports: Sequence[BatchReport], program: Program, live: I
     written = [*(report.buckets for report in tags), *(report.buckets for report in probes)]
     new = {bucket.path: bucket for buckets in written for bucket in buckets}
     merged = [bucket for report in probes for bucket in report.merged]
-    still_open, replaced, rests = _open(probes)
+    still_open, replaced, replacements = _open(probes)
     routed = {store.id for store in program.stores.values() if store.route} | program.slices.keys()
     routed |= {stored.id for stored in program.probes.stored}
     return Manifest(
         batch=batch,
         at=time.time(),
         streams=_streams(tags),
-        buckets=tuple(bucket for bucket in (*new.values(), *merged, *rests) if bucket.store in routed),
+        buckets=tuple(bucket for bucket in (*new.values(), *merged, *replacements) if bucket.store in routed),
         merged_away=tuple(sorted({path for report in probes for path in report.merged_away} | replaced)),
         segments=tuple(report.segment for report in probes if report.segment is not None),
         copied=tuple(path for report in probes for path in report.copied),
@@ -52,19 +52,19 @@ def _of(kind: type[_R], reports: Sequence[BatchReport]) -> list[_R]:
 def _open(reports: Sequence[ProbeReport]) -> tuple[set[str], set[str], list[Bucket]]:
     """Return the files with open sessions, the files that are replaced, and the buckets that replace them.
 
-    A file is replaced only if every task that found an open session in it has written that session anew. Otherwise the
-    file stays, and what some tasks have written is removed later.
+    A file is replaced only if every task that found open sessions in it has rewritten them. Otherwise the file stays,
+    and the buckets that some tasks have written for it are removed later.
     """
     kept = {path for report in reports for path in report.open}
-    written = [rest for report in reports for rest in report.rests.items()]
+    written = [item for report in reports for item in report.rests.items()]
     replaced = {path for path, _ in written} - kept
-    rests = [bucket for path, bucket in written if path in replaced]
-    return kept | {bucket.path for bucket in rests}, replaced, rests
+    replacements = [bucket for path, bucket in written if path in replaced]
+    return kept | {bucket.path for bucket in replacements}, replaced, replacements
 
 
 def of_task(manifest: Manifest, program: Program, task: BatchTask) -> Manifest:
-    """The manifest with what its batch has read, and how far windows are ended after it: as its tasks worked it out for
-    themselves."""
+    """Return the manifest with the input of its batch and the times up to which windows are closed after the batch. The
+    tasks have computed the same times."""
     newest = {name: totals.max_time for name, totals in manifest.streams if totals.max_time is not None}
     limits = window_limits(program, task, newest)
     closed = tuple((names, limit.upto) for names, limit in sorted(limits.items()) if limit.upto is not None)
@@ -72,7 +72,7 @@ def of_task(manifest: Manifest, program: Program, task: BatchTask) -> Manifest:
 
 
 def note_times(manifest: Manifest, newest: dict[str, int]) -> None:
-    """The largest event times, by stream, with those of a batch."""
+    """Update `newest`, the largest event times by stream, with those of a batch."""
     for name, totals in manifest.streams:
         if totals.max_time is not None:
             newest[name] = max(totals.max_time, newest.get(name, totals.max_time))
@@ -92,7 +92,7 @@ def stage_seconds(reports: Sequence[BatchReport]) -> dict[str, float]:
 
 
 def flows_of(reports: Sequence[BatchReport]) -> dict[str, tuple[int, int]]:
-    """Return the combinations that came to each probe step, and those that it produced, over all tasks."""
+    """Return the number of combinations that came to each probe step and that it produced, over all tasks."""
     flows: dict[str, tuple[int, int]] = {}
     for report in _of(ProbeReport, reports):
         for probe, (came, produced) in report.flows.items():
@@ -111,29 +111,29 @@ def keys_of(reports: Sequence[BatchReport]) -> dict[str, tuple[int, int]]:
 
 
 RATE_BATCHES = 20
-"""Batches that a stream's rate is taken from."""
+"""Number of batches from which the rate of a stream is computed."""
 
 
 def rates_of(manifests: Sequence[Manifest]) -> dict[str, float]:
-    """Rows per second of event time, by stream, in the last batches; nothing of a stream with too few of them."""
-    rows: dict[str, list[tuple[int, int]]] = {}
+    """Return each stream's rows per second of event time in the last batches; streams with too few are omitted."""
+    points_by_stream: dict[str, list[tuple[int, int]]] = {}
     for manifest in manifests[-RATE_BATCHES:]:
         for name, totals in manifest.streams:
             if totals.max_time is not None:
-                rows.setdefault(name, []).append((totals.max_time, totals.rows))
-    found = {}
-    for name, points in rows.items():
-        seconds = (max(time for time, _ in points) - points[0][0]) / 1_000_000
+                points_by_stream.setdefault(name, []).append((totals.max_time, totals.rows))
+    rates = {}
+    for name, points in points_by_stream.items():
+        seconds = (max(newest for newest, _ in points) - points[0][0]) / 1_000_000
         if seconds > 0:
-            found[name] = sum(count for _, count in points[1:]) / seconds
-    return found
+            rates[name] = sum(rows for _, rows in points[1:]) / seconds
+    return rates
 
 
 def _streams(reports: Sequence[TagReport]) -> tuple[tuple[str, StreamTotals], ...]:
     by_stream: dict[str, list[TagReport]] = {}
     for report in reports:
         by_stream.setdefault(report.stream, []).append(report)
-    return tuple((name, _totals(parts)) for name, parts in sorted(by_stream.items()))
+    return tuple((name, _totals(of_stream)) for name, of_stream in sorted(by_stream.items()))
 
 
 def _totals(reports: Sequence[TagReport]) -> StreamTotals:
@@ -162,7 +162,7 @@ def _failed(reports: Sequence[BatchReport], live: Iterable[LiveQuery]) -> tuple[
             by_slot |= report.failures
     failed: dict[QueryId, str] = {}
     for query in live:
-        failing = [part for part in _opaque_parts(query) if part in by_text]
+        failing = [predicate for predicate in _opaque_parts(query) if predicate in by_text]
         if query.slot in by_slot:
             failed[query.record.id] = by_slot[query.slot]
         elif failing:
@@ -171,10 +171,10 @@ def _failed(reports: Sequence[BatchReport], live: Iterable[LiveQuery]) -> tuple[
 
 
 def _opaque_parts(query: LiveQuery) -> Iterable[tuple[str, str]]:
-    """The predicates of a query that Spark evaluates: the stream and the text of each."""
+    """Return the stream and the text of each predicate of a query that Spark evaluates."""
     return [
-        (relation.stream, part.sql)
+        (relation.stream, predicate.sql)
         for relation in query.query.relations
-        for part in conjuncts(guard_opaque(relation.predicate))
-        if isinstance(part, Opaque)
+        for predicate in conjuncts(guard_opaque(relation.predicate))
+        if isinstance(predicate, Opaque)
     ]

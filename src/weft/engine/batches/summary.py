@@ -1,4 +1,4 @@
-"""What is worth knowing about a committed batch, and what of it goes into the log."""
+"""Summaries of committed batches, and log messages about them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger("weft")
 
 @dataclass(frozen=True, slots=True)
 class BatchSummary:
-    """One committed micro-batch in figures."""
+    """The figures of a committed micro-batch."""
 
     batch: int
     streams: Mapping[str, StreamTotals]
@@ -22,9 +22,9 @@ class BatchSummary:
     queries: int
     failed: tuple[str, ...]
     seconds: Mapping[str, float]
-    """Wall time of its phases: compile, run (of which tag and probe), commit."""
+    """Wall time by phase: compile, run (which includes tag and probe), commit."""
     at: float = 0.0
-    """When it was committed, in seconds since 1970."""
+    """The time of the commit, in seconds since 1970."""
 
     @property
     def rows(self) -> int:
@@ -43,27 +43,27 @@ class BatchSummary:
 
     @property
     def missed(self) -> int:
-        """Rows that came too late for a join or window over other streams, too, which did not wait for their own."""
+        """Rows too late for a join or window over several streams, which did not wait for their idle stream."""
         return sum(totals.missed for totals in self.streams.values())
 
     @property
     def bad_rows(self) -> int:
-        """Rows set aside because they cannot be read as declared, without those of files that were set aside."""
+        """Rows set aside because they cannot be read as declared, not counting files that were set aside."""
         return sum(totals.bad_rows for totals in self.streams.values())
 
 
 def summarize(manifest: Manifest, roster: Roster, seconds: Mapping[str, float]) -> BatchSummary:
-    """A committed batch in figures."""
+    """Return the summary of a committed batch."""
     failed = tuple(roster.name_of(query) for query, _ in manifest.failed)
     streams = dict(manifest.streams)
     return BatchSummary(manifest.batch, streams, manifest.pairs, len(roster.live), failed, seconds, manifest.at)
 
 
 def log_batch(manifest: Manifest, roster: Roster) -> None:
-    """Log what was set aside in a batch, and why."""
+    """Log the rows and files that a batch set aside, its late rows, and the queries that failed."""
     for name, totals in manifest.streams:
-        for bad in totals.bad_files:
-            _log.error('file of stream "%s" set aside: %s', name, bad, extra={"stream": name, "file": bad})
+        for file in totals.bad_files:
+            _log.error('file of stream "%s" set aside: %s', name, file, extra={"stream": name, "file": file})
         if totals.bad_rows:
             text = 'rows of stream "%s" set aside: %d (their texts are in quarantine/%s)'
             _log.error(text, name, totals.bad_rows, name, extra={"stream": name, "rows": totals.bad_rows})

@@ -1,1 +1,1 @@
-"""Result files: which batches are kept, who reads them, and one query's rows."""
+"""The result log: the rows of one query, retention of result files, and leases of their readers."""

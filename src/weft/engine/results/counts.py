@@ -1,7 +1,7 @@
-"""Rows that a batch gave to each query, for all queries together.
+"""Count the result rows of a batch for all queries together.
 
-The result log is shared, so counting is too: each piece of it is opened once, not once per query. Results that come
-when windows end are few, and are read as their query would read them.
+The result log is shared, so each piece of it is opened once, not once per query. Results of closed windows are few, and
+are counted as their query would read them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from weft.storage.journal import Manifest
 from weft.storage.result_files import Rows, Segment, SegmentPiece, read_pairs
 
 Readers = Sequence[tuple[QueryId, Reading]]
-"""Queries of one source."""
+"""Queries that read the same source, and how each reads it."""
 _AT_ONCE = 1 << 20
-"""Pairs that are looked at together: there may be very many, and each takes some bytes."""
+"""Maximum number of pairs that are examined together, to bound memory."""
 
 
 def count_rows(manifest: Manifest, readings: Mapping[QueryId, Reading]) -> Counter[QueryId]:
-    """Rows that a batch gave to each query; of a query with HAVING those before it.
+    """Return the number of result rows of a batch by query, before HAVING.
 
-    Raises ResultsGone if they are not kept any more.
+    Raises ResultsGone if the results are no longer kept.
     """
     try:
         return _count(manifest, readings)
@@ -39,9 +39,9 @@ def count_rows(manifest: Manifest, readings: Mapping[QueryId, Reading]) -> Count
 def _count(manifest: Manifest, readings: Mapping[QueryId, Reading]) -> Counter[QueryId]:
     batch = manifest.batch
     sources: dict[str, list[tuple[QueryId, Reading]]] = defaultdict(list)
-    for name, reading in readings.items():
+    for query, reading in readings.items():
         if reading.created <= batch and (reading.ended is None or batch < reading.ended):
-            sources[reading.source].append((name, reading))
+            sources[reading.source].append((query, reading))
     counts: Counter[QueryId] = Counter()
     if sources:
         data = Path(next(iter(readings.values())).data)
@@ -52,13 +52,13 @@ def _count(manifest: Manifest, readings: Mapping[QueryId, Reading]) -> Counter[Q
             for number in range(len(bucket.parts)):
                 _count_selected(parts.open(bucket.path, number), sources.get(bucket.store, ()), counts)
         for source in {result.source for result in manifest.windows} & set(sources):
-            for name, reading in sources[source]:
-                counts[name] += sum(each.rows for each in ranges(reading, chunks_of(reading, [manifest])))
+            for query, reading in sources[source]:
+                counts[query] += sum(rows.rows for rows in ranges(reading, chunks_of(reading, [manifest])))
     return counts
 
 
 class _Parts:
-    """Parts of buckets, each opened once: several pieces of a batch refer to the same."""
+    """Parts of buckets. Each part is opened once, since several pieces of a batch may refer to it."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -89,7 +89,7 @@ def _count_piece(
 ) -> None:
     views = parts.open(piece.left.path, piece.left.part), parts.open(piece.right.path, piece.right.part)
     epoch = min(view.epoch for view in views)
-    for name, reading in readers:
+    for query, reading in readers:
         if epoch < reading.created:
             continue
         is_swapped = isinstance(reading.strategy, EquiJoin) and reading.strategy.swapped
@@ -106,10 +106,10 @@ def _count_piece(
                 sliding=reading.sliding,
                 start=reading.start,
             )
-            counts[name] += len(selected.positions)
+            counts[query] += len(selected.positions)
 
 
 def _count_selected(view: PartView, readers: Readers, counts: Counter[QueryId]) -> None:
-    for name, reading in readers:
+    for query, reading in readers:
         selected = select_rows(view.times, view.sets, slot=reading.slot, sliding=reading.sliding, start=reading.start)
-        counts[name] += len(selected.positions)
+        counts[query] += len(selected.positions)

@@ -1,7 +1,7 @@
-"""One query's rows in the shared result log: batch by batch, in tables of bounded size, and never a missing file.
+"""The rows of one query in the shared result log, batch by batch, in tables of bounded size.
 
 A reader holds a lease on the batches that it has not read yet (`engine/results/leases.py`), so their files stay. Rows
-that are not kept any more are an error, `ResultsGone`: they are never left out silently.
+that are no longer kept raise `ResultsGone`; they are never left out silently.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from weft.engine.catalog import Catalog
 
 _AT_ONCE = 64
-"""Manifests that are looked at together: each may be large, and the log long."""
+"""Number of manifests that are examined together: each may be large, and the log long."""
 
 
 class BatchUnreadable(QueryFailed):
-    """A query's SELECT list fails on a row of a batch."""
+    """The error of a SELECT list that fails on a row of batch `batch`."""
 
     code = QueryFailed.code
 
@@ -37,7 +37,7 @@ class BatchUnreadable(QueryFailed):
 
 
 class ResultLog:
-    """Where a query's rows are, and the rows."""
+    """The rows of one query, and the batches that contain them."""
 
     def __init__(self, catalog: Catalog, query: QueryId, name: str) -> None:
         self._catalog, self._core = catalog, catalog.core
@@ -47,27 +47,27 @@ class ResultLog:
 
     @property
     def first(self) -> int:
-        """The first batch of the query's life whose rows are kept; later than its creation if some are gone."""
+        """The first batch of the query's life whose rows are kept; later than its creation if rows are gone."""
         with locked_record(self._core, self._query) as record:
             return self._core.next_batch if record is None else max(record.created, kept_from(self._core))
 
     @property
     def life(self) -> range:
-        """The committed batches in which the query lived; empty and at the next batch while the query is pending."""
+        """The committed batches in which the query lived; empty, at the next batch, while the query is pending."""
         with locked_record(self._core, self._query) as record:
             return range(*self._life(record, 0, None))
 
     def batches(self, first: int, last: int) -> list[int]:
-        """Those of the batches first … last - 1 that may hold rows of the query.
+        """Return the batches among first … last - 1 that may contain rows of the query.
 
-        Raises ResultsGone if any of them are not kept any more: what a list left out, its reader would skip.
+        Raises ResultsGone if any of them are no longer kept, since readers would skip a batch that is left out.
         """
         begin, end, lease = self.hold(first, last)
         with lease:
             return [batch for batch, _ in self._chunks(self._reading(), begin, end)] if begin < end else []
 
     def _life(self, record: QueryRecord | None, first: int, last: int | None) -> tuple[int, int]:
-        """Of some batches those that are committed and in which the query lived."""
+        """Return the range of the committed batches among first … last - 1 in which the query lived."""
         following = self._core.next_batch
         if record is None:
             return following, following
@@ -75,18 +75,18 @@ class ResultLog:
         return max(first, record.created), ended if last is None else min(last, ended)
 
     def _reading(self) -> Reading:
-        """How to read its rows. Not under the lock: its text may have to be bound again."""
+        """Return how to read the query's rows. Do not call it under the lock: the text may have to be bound again."""
         core = self._core
         with core.lock:
-            streams = dict(core.streams)  # before its text is bound: a stream that goes takes its queries along
+            streams = dict(core.streams)  # before the text is bound: dropping a stream also removes its queries
         query, record = bound_of(core, self._query), record_of(core, self._query)
-        if record is None:  # it is not in effect yet
+        if record is None:  # the query is pending
             record = QueryRecord(self._query, self._name, query.sql, 0, core.next_batch, None, ended=0)
         strategy = choose_strategy(query, record.route)
         return plan_reading(record, query, strategy, streams, data=str(core.directory.path("data")))
 
     def _chunks(self, reading: Reading, first: int, last: int) -> Iterator[tuple[int, list[Chunk]]]:
-        """What is in each batch; raises ResultsGone where batches went although they were held, for too long."""
+        """Yield the chunks of each batch. Raises ResultsGone if batches were removed after the lease had expired."""
         for begin in range(first, last, _AT_ONCE):
             with self._core.lock:
                 manifests = self._core.inventory.results_of(begin, min(begin + _AT_ONCE, last))
@@ -99,15 +99,15 @@ class ResultLog:
     # ---- rows
 
     def hold(self, first: int, last: int | None, *, seconds: float | None = None) -> tuple[int, int, Lease]:
-        """Keep some batches from being removed: those in which the query lived, and that are committed.
+        """Return the range of committed batches among first … last - 1 in which the query lived, and a lease on it.
 
-        Raises ResultsGone if any of them are not kept any more.
+        Raises ResultsGone if any of them are no longer kept.
         """
         with locked_record(self._core, self._query) as record:
             return self._hold(record, first, last, seconds)
 
     def _hold_kept(self, first: int, last: int | None, seconds: float | None = None) -> tuple[int, int, Lease]:
-        """The same for those of some batches that are kept."""
+        """Like `hold`, but without the batches that are no longer kept."""
         with locked_record(self._core, self._query) as record:
             return self._hold(record, max(first, kept_from(self._core)), last, seconds)
 
@@ -129,10 +129,10 @@ class ResultLog:
     def tables(
         self, first: int, last: int, *, skip: int = 0, limit: int | None = None, most_bytes: int | None = None
     ) -> Iterator[Any]:
-        """Arrow tables of the query's rows in batches first … last - 1; of a single one without the first `skip`, and
-        at most `limit`.
+        """Yield Arrow tables of the query's rows in batches first … last - 1.
 
-        Raises BatchUnreadable where the SELECT list fails, after the rows of all batches before.
+        Of a single batch, skip the first `skip` rows and yield at most `limit` rows. Raises BatchUnreadable where the
+        SELECT list fails, after the rows of all earlier batches.
         """
         assert last - first == 1 or (skip == 0 and limit is None), "rows are counted within a batch"
         begin, end, lease = self.hold(first, last)
@@ -154,8 +154,8 @@ class ResultLog:
                     within=self._catalog.read_limit,
                 )
 
-            found = self._chunks(reading, begin, end)
-            while group := list(islice(found, _AT_ONCE)):
+            batches = self._chunks(reading, begin, end)
+            while group := list(islice(batches, _AT_ONCE)):
                 lease.move(group[0][0])
                 try:
                     for table in _in_order(group, read):
@@ -165,7 +165,7 @@ class ResultLog:
                     raise self._missing(group[0][0], gone, lease) from gone
 
     def _missing(self, batch: int, gone: ResultsGone, lease: Lease) -> ResultsGone | StateCorrupt:
-        """Files of what is held are not removed: if one is not there, somebody else took it away."""
+        """Return the error for a missing file. Under a valid lease weft removes no file, so somebody else did."""
         with self._core.lock:
             kept = self._core.inventory.first_result
             if lease.holds and kept is not None and kept <= batch:
@@ -177,32 +177,32 @@ class ResultLog:
             return self._gone(kept_from(self._core))
 
     def frame(self, *, some: bool) -> Any:
-        """All rows, or `some` that are kept, as a DataFrame; their files stay for a while, since nobody knows when they
-        are read."""
+        """Return all rows, or with `some` those that are kept, as a DataFrame. Their files stay for `GRACE` seconds,
+        since only Spark knows when the rows are read."""
         begin, end, _ = self._hold_kept(0, None, GRACE) if some else self.hold(0, None, seconds=GRACE)
         reading = self._reading()
         outputs = bound_of(self._core, self._query).outputs
-        chunks = [chunk for _, found in self._chunks(reading, begin, end) for chunk in found]
+        chunks = [chunk for _, of_batch in self._chunks(reading, begin, end) for chunk in of_batch]
         return results_frame(self._catalog.spark, reading, chunks, outputs)
 
     def read(self, first: int, last: int | None = None) -> tuple[Reading, list[Chunk]]:
-        """How to read the query's rows, and where those of batches first … last - 1 are, as far as they are kept."""
+        """Return how to read the query's rows, and the kept chunks of batches first … last - 1."""
         begin, end, lease = self._hold_kept(first, last)
         with lease:
             reading = self._reading()
-            return reading, [chunk for _, found in self._chunks(reading, begin, end) for chunk in found]
+            return reading, [chunk for _, of_batch in self._chunks(reading, begin, end) for chunk in of_batch]
 
 
 def _in_order(
     group: Sequence[tuple[int, list[Chunk]]], read: Callable[[Iterable[Chunk]], Iterator[Any]]
 ) -> Iterator[Any]:
-    """The rows of some batches, read together: for Spark, one job for all is as good as one for each. If the SELECT
-    list fails on one, those before it are read one after the other."""
-    given = 0
+    """Yield the rows of several batches. All of them are read together, since Spark can compute them in one job. If the
+    SELECT list fails on a batch, read one batch after the other up to that one."""
+    yielded = 0
     try:
         for table in read([chunk for _, chunks in group for chunk in chunks]):
             yield table
-            given += table.num_rows
+            yielded += table.num_rows
         return
     except QueryFailed as failure:
         if len(group) == 1:
@@ -210,8 +210,8 @@ def _in_order(
     for batch, chunks in group:
         try:
             for table in read(chunks):
-                known, given = min(given, table.num_rows), max(0, given - table.num_rows)
-                if known < table.num_rows:
-                    yield table.slice(known)
+                repeated, yielded = min(yielded, table.num_rows), max(0, yielded - table.num_rows)
+                if repeated < table.num_rows:
+                    yield table.slice(repeated)
         except QueryFailed as failure:
             raise BatchUnreadable(failure, batch) from failure

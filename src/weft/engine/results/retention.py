@@ -1,8 +1,8 @@
-"""How long results are kept: for some time, up to some bytes, and for sinks that have not had them, up to a bound.
+"""Retention of results: by age, by size, and for sinks that have not received them, up to a limit.
 
-Time is that for which an engine was open on the state directory, by a clock that cannot be set: a wall clock that is
-put ahead by a day must not remove a day of results. Marks say what was written up to which batch and when; there are
-a few hundred of them, whatever the number of batches, and they survive a restart.
+Age is the time for which an engine was open on the state directory, by a monotonic clock: a wall clock that is set
+ahead by a day must not remove a day of results. Marks record how much was written up to which batch and when. There are
+at most a few hundred marks, whatever the number of batches, and they survive a restart.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long results are kept; None: for ever."""
+    """Limits on the results that are kept; None means no limit."""
 
     seconds: float | None
     bytes: int | None
     sink_bytes: int | None
-    """Of results that are kept only because a sink has not had them."""
+    """Limit on results that are kept only because a sink has not received them."""
     sink_seconds: float | None
-    """How long they are, beyond what is kept anyway."""
+    """Limit on the time for which such results are kept longer than others."""
 
 
 def keep(
@@ -54,7 +54,7 @@ def keep(
     sink_backlog: str | int | None = SINK_BACKLOG,
     sink_patience: str | timedelta | None = SINK_PATIENCE,
 ) -> Keep:
-    """The settings of an engine. Who keeps results for ever has no bound of bytes, unless one is given."""
+    """Return the limits of an engine. If results are kept for ever, bytes are limited only if `keep_bytes` is given."""
     seconds = _seconds(keep_results)
     if keep_bytes == AUTOMATIC:
         keep_bytes = None if seconds is None else KEEP_BYTES
@@ -66,20 +66,20 @@ def _seconds(given: str | timedelta | None) -> float | None:
 
 
 def parse_size(given: str | int | None) -> int | None:
-    """Bytes that a setting gives as a number or as text; None or "forever" is no bound. Raises InvalidSetting."""
+    """Return the bytes of a setting, a number or a text; None or "forever" means no limit. Raises InvalidSetting."""
     if given is None or given == FOREVER:
         return None
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
-    found = _SIZE.fullmatch(given) if isinstance(given, str) else None
-    if found is None:
+    match = _SIZE.fullmatch(given) if isinstance(given, str) else None
+    if match is None:
         raise InvalidSetting(f'"{str(given)[:80]}" is not a size', hint='Write it like "500 MB" or "10 GB".')
-    return int(found[1]) * _UNITS[found[2].lower()]
+    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """When the batches before `batch` were committed, and how many bytes were written by then."""
+    """The time at which all batches before `batch` were committed, and the bytes written by then."""
 
     batch: int
     at: float
@@ -87,7 +87,7 @@ class Mark:
 
 
 class Retention:
-    """Frees results after each batch, as far as the settings want it and nobody reads them."""
+    """The removal of results after each batch, according to the settings and unless somebody reads them."""
 
     def __init__(
         self, core: Core, deliveries: Deliveries, settings: Keep, *, clock: Callable[[], float] = time.monotonic
@@ -100,11 +100,11 @@ class Retention:
 
     @property
     def _now(self) -> float:
-        """Seconds for which engines were open on this directory."""
+        """Seconds for which engines were open on this state directory."""
         return self._before + self._clock() - self._began
 
     def after(self, manifest: Manifest) -> None:
-        """A batch is committed. What goes wrong here fails no batch: it is tried again after the next."""
+        """Remove old results after the commit of a batch. An error fails no batch: the next call tries again."""
         if self._keep.seconds is None and self._keep.bytes is None:
             return
         try:
@@ -133,7 +133,7 @@ class Retention:
         self._marks = self._marks[first:]
 
     def _kept(self, batch: int, now: float) -> int:
-        """The first batch that is kept, whoever needs what."""
+        """Return the first batch to keep by age and size, regardless of sinks and readers."""
         kept = 0
         for mark in self._marks:
             old = self._keep.seconds is not None and now - mark.at > self._keep.seconds
@@ -142,43 +142,43 @@ class Retention:
         return min(kept, batch)
 
     def _fail_slow_sinks(self, kept: int) -> None:
-        for query, noted in self._deliveries.needs():
-            if self._too_slow(noted, kept):
-                # It may have got further without rows, which is noted now and then only.
+        for query, recorded in self._deliveries.needs():
+            if self._too_slow(recorded, kept):
+                # The sink may be further: progress over batches without rows is recorded only now and then.
                 first = self._deliveries.note(query)
                 if first is not None and (reason := self._too_slow(first, kept)):
                     self._deliveries.fail(query, reason)
 
     def _too_slow(self, first: int, kept: int) -> str:
-        """Why no more is kept for a sink that needs batch `first` next, if batches before `kept` would go; or empty."""
-        due, began = self._at(kept), self._at(first)
-        owed, late = due.bytes - began.bytes, due.at - began.at
-        what = ""
+        """Return why a sink that needs batch `first` is too slow, or empty. Only sinks need results before `kept`."""
+        newest, oldest = self._at(kept), self._at(first)
+        owed, late = newest.bytes - oldest.bytes, newest.at - oldest.at
+        excess = ""
         if self._keep.sink_bytes is not None and owed > self._keep.sink_bytes:
-            what = f"{owed:,} bytes (sink_backlog)"
+            excess = f"{owed:,} bytes (sink_backlog)"
         elif self._keep.sink_seconds is not None and late > self._keep.sink_seconds:
-            what = f"{late:,.0f} seconds (sink_patience)"
-        alone = f"results from batch {first} on were kept for it alone, by now {what}"
-        return f"it is too slow, or down: {alone}" if what and first < kept else ""
+            excess = f"{late:,.0f} seconds (sink_patience)"
+        detail = f"results from batch {first} on were kept for it alone, by now {excess}"
+        return f"it is too slow, or down: {detail}" if excess and first < kept else ""
 
     def _at(self, batch: int) -> Mark:
-        """The mark of a batch, or the last one before it."""
-        found = bisect_right(self._marks, batch, key=lambda mark: mark.batch)
-        return self._marks[max(0, found - 1)]
+        """Return the mark of a batch, or the last mark before it."""
+        position = bisect_right(self._marks, batch, key=lambda mark: mark.batch)
+        return self._marks[max(0, position - 1)]
 
     # ---- to disk and back
 
     def save(self) -> None:
-        """Note the marks durably."""
+        """Save the clock and the marks durably."""
         marks = [[mark.batch, mark.at, mark.bytes] for mark in self._marks]
         self._core.directory.write_json({"clock": self._now, "marks": marks}, _FILE)
         self._saved_at = self._clock()
 
     def _load(self) -> tuple[float, list[Mark]]:
-        """The clock and the marks of before; what has none is as old as this start: it is kept for longer, not lost."""
+        """Return the saved clock and marks. Batches without a mark count as new: they are kept longer, not lost."""
         try:
             saved = self._core.directory.read_json(_FILE) or {"clock": 0.0, "marks": []}
-            clock, marks = float(saved["clock"]), [Mark(*each) for each in saved["marks"]]
+            clock, marks = float(saved["clock"]), [Mark(*values) for values in saved["marks"]]
         except (WeftError, KeyError, TypeError, ValueError) as error:
             _log.warning("ages of results cannot be read, so they are kept as if they were new: %s", error)
             clock, marks = 0.0, []
@@ -189,7 +189,7 @@ class Retention:
 
 
 def _thinned(marks: Sequence[Mark]) -> list[Mark]:
-    """At most half of the marks there may be, evenly apart in time or in bytes."""
+    """Return about half of the maximum number of marks, evenly spaced in time or in bytes."""
     first, last = marks[0], marks[-1]
     seconds, size = (4 * (last.at - first.at) / _MOST_MARKS, 4 * (last.bytes - first.bytes) / _MOST_MARKS)
     chosen = [first]
@@ -200,6 +200,6 @@ def _thinned(marks: Sequence[Mark]) -> list[Mark]:
 
 
 def bytes_of(manifest: Manifest) -> int:
-    """What a batch wrote that readers of results may need."""
-    results = sum(each.bytes for each in manifest.segments) + sum(each.bytes for each in manifest.windows)
-    return results + sum(each.bytes for each in (*manifest.selected, *manifest.buckets))
+    """Return the bytes that a batch wrote and that readers of results may need."""
+    results = sum(segment.bytes for segment in manifest.segments) + sum(result.bytes for result in manifest.windows)
+    return results + sum(bucket.bytes for bucket in (*manifest.selected, *manifest.buckets))

@@ -1,4 +1,4 @@
-"""All sinks of an engine, behind the batches: a thread for each, so that a slow or broken one is alone with it."""
+"""All sinks of an engine. One thread per sink: a slow or failing sink delays neither batches nor other sinks."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ if TYPE_CHECKING:
     from weft.engine.query import Query
 
 PATIENCE = 30.0
-"""Seconds that sinks have to take the last rows when the engine stops."""
+"""Seconds that all sinks together have to receive the last rows when the engine stops."""
 
 
 class Deliveries(SinkStates):
-    """All sinks of an engine; remembers how far each has got."""
+    """The sinks of an engine and the deliveries to them."""
 
     def __init__(self, catalog: Catalog) -> None:
         super().__init__(catalog)
         self._attaching = threading.Lock()
-        """Held while a delivery is waited for, which may need the core's lock: never to be taken under that."""
+        """Held while waiting for a delivery, which may need the core's lock. Do not take it under the core's lock."""
 
-    # ---- sinks come and go
+    # ---- attaching and detaching
 
     def begin(self, query: Query, sink: Sink) -> None:
-        """Attach a sink to a query that is not in effect yet; `withdraw` undoes it."""
+        """Attach a sink to a query that is not in effect yet; `withdraw` undoes this."""
         core = self._catalog.core
         delivery = Delivery(core, query, sink, note=new_note(core, query.id, sink))
-        delivery.save()  # before the directory is claimed: after a crash the directory can be given back
+        delivery.save()  # before the claim, so that a restart after a crash can release the directory
         delivery.claim()
         self._begin(delivery)
 
     def withdraw(self, queries: Sequence[QueryId]) -> None:
-        """Remove the sinks of queries that do not come into effect."""
+        """Remove the sinks of queries that will not take effect."""
         self._stop(queries)
         for query in queries:
             forget(self._catalog.core.directory, query)
 
     def attach(self, query: Query, sink: Sink, *, skip_missing: bool = False) -> None:
-        """Deliver to a sink from where this query's deliveries stopped last.
+        """Deliver to a sink from where the query's last delivery stopped.
 
-        Raises ResultsGone if what comes next is not kept any more, unless that is to be skipped, which is noted.
+        Raises ResultsGone if the next rows are no longer kept, unless `skip_missing`, which notes the gap.
         """
         core = self._catalog.core
         with self._attaching:
@@ -84,7 +84,7 @@ class Deliveries(SinkStates):
             self._begin(delivery)
 
     def resume(self, query: Query) -> None:
-        """Let a sink that has failed go on with what is kept; the gap is noted. Harmless if it has not failed."""
+        """Let a failed sink continue with the rows that are kept and note the gap. Harmless if it has not failed."""
         with self._attaching:
             note = self._note(query.id)
             if note is None:
@@ -101,19 +101,18 @@ class Deliveries(SinkStates):
                     self._detached[query.id] = note
 
     def restore(self) -> None:
-        """Attach again what needs nothing from the user's program, and remember the others."""
+        """Load all sinks and start those to Parquet; callbacks stay detached until the user's program attaches them."""
         self.remember()
         for query, note in list(self._detached.items()):
             if note.parquet is not None:
                 del self._detached[query]
-                # If its directory cannot be had now, that is this delivery's error and nobody else's.
+                # The delivery claims its directory in its thread, so a failure to do so affects no other sink.
                 handle = self._catalog.query_by_id(query)
                 self._begin(Delivery(self._catalog.core, handle, ParquetSink(note.parquet), note=note))
         self.let_go()
 
     def remember(self) -> None:
-        """Know the sinks there are, as after a start; what a crash left of others is tidied up. Raises StateCorrupt if
-        the file of one is missing."""
+        """Load all sinks as detached and clean up after a crash; raises StateCorrupt if a sink's note is missing."""
         core = self._catalog.core
         check_noted(core)
         give_back(core)
@@ -124,17 +123,19 @@ class Deliveries(SinkStates):
             if record.ended is not None and note.delivered >= record.ended:
                 finish_note(core, record)
             else:
-                core.note_sink(query)  # unless it is known: a crash may have come between its file and the changelog
+                core.note_sink(query)  # a crash may have come between the note and the changelog
                 self._detached[query] = note
 
     def let_go(self) -> None:
-        """Let go of failed sinks whose queries have ended and of whose rows none are kept: there is nothing to resume.
-        What each has missed is written beside its rows first. Called after results were trimmed."""
+        """End failed sinks that cannot be resumed, because their queries have ended and none of their rows are kept.
+
+        The missed batches are first written beside the rows. Call this after results were trimmed.
+        """
         if not self._attaching.acquire(blocking=False):
-            return  # somebody attaches or resumes one, which may take long: the next time will do
+            return  # a sink is being attached or resumed, which may take long; the next call does the work
         try:
             core = self._catalog.core
-            failed = [query for query, each in list(self._running.items()) if each.note.failed]
+            failed = [query for query, delivery in list(self._running.items()) if delivery.note.failed]
             failed += [query for query, note in list(self._detached.items()) if note.failed]
             for query in failed:
                 with core.lock:
@@ -146,13 +147,13 @@ class Deliveries(SinkStates):
                 elif record.ended is not None and record.ended <= kept:
                     if query in self._running:
                         self._running[query].let_go(record)
-                    elif self._detached.pop(query, None) is not None:  # a callback: there is no place to write to
+                    elif self._detached.pop(query, None) is not None:  # a callback, which has no place for gaps
                         finish_note(core, record)
         finally:
             self._attaching.release()
 
     def stop(self) -> None:
-        """Stop all of them."""
+        """Stop all deliveries."""
         with self._attaching:
             self._stop(list(self._running))
 
@@ -166,10 +167,10 @@ class Deliveries(SinkStates):
             del self._running[delivery.query.id]
 
     def _stop(self, queries: Sequence[QueryId]) -> None:
-        """Deliver what is committed; a sink that takes too long is left to itself."""
-        stopped = [delivery for query in queries if (delivery := self._running.pop(query, None)) is not None]
-        for each in stopped:
-            each.stop()
+        """Stop deliveries when they have delivered what is committed; sinks that take too long are abandoned."""
+        stopped = [running for query in queries if (running := self._running.pop(query, None)) is not None]
+        for delivery in stopped:
+            delivery.stop()
         deadline = time.monotonic() + PATIENCE
-        for each in stopped:
-            each.join(max(0.0, deadline - time.monotonic()))
+        for delivery in stopped:
+            delivery.join(max(0.0, deadline - time.monotonic()))

@@ -1,7 +1,7 @@
-"""One query's rows on their way to one sink: a thread that delivers what is committed, and tries again what fails.
+"""The delivery of one query's rows to one sink: a thread that delivers committed batches and retries after failures.
 
-A sink is never given rows with a hole in them: if the batch it needs next is not kept any more, it has failed, which
-is durable, and nothing is delivered until somebody resumes it.
+A sink never skips a batch silently. If its next batch is no longer kept, the sink fails durably, and nothing is
+delivered until somebody resumes it.
 """
 
 from __future__ import annotations
@@ -27,60 +27,60 @@ if TYPE_CHECKING:
 _log = logging.getLogger("weft.sinks")
 _LOOK_EVERY = 0.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
-"""Seconds before a sink that failed is tried again: at first, and after many failures in a row."""
+"""Seconds before a failed attempt is repeated: after the first failure, and after many in a row."""
 _LONGEST_BUSY = 5.0
 _AT_ONCE = 256
-"""Batches that are looked at together."""
+"""Batches that are looked up at a time."""
 _NOTE_BATCHES, _NOTE_SECONDS = 100, 30.0
-"""How far a sink gets without rows before that is noted: what was not noted is delivered again after a crash."""
+"""Batches or seconds after which progress without rows is noted; a crash repeats the batches since the last note."""
 
 
 class Delivery:
-    """The rows of one query on their way to one sink."""
+    """The delivery of one query's rows to one sink."""
 
     def __init__(self, core: Core, query: Query, sink: Sink, *, note: SinkNote) -> None:
         self.query, self.note = query, note
         self._core, self._sink = core, sink
         self._lock = threading.Lock()
-        """Of the note."""
+        """Guards the note."""
         self._noted, self._noted_at = note.delivered, time.monotonic()
-        """What of it is durable."""
+        """The progress that is durable, and when it was written."""
         self._ready = False
         self._silent = False
-        """Whether nothing is noted any more: it is done, or the directory may be another engine's by now."""
+        """Whether to write no more notes: all is delivered, or another engine may own the state directory by now."""
         self.error = ""
-        """Why the last attempt did not succeed; it will be tried again."""
+        """Why the last attempt failed, which is repeated; empty if it succeeded."""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._let_go_at = 0.0
-        """When its end is tried again."""
+        """The earliest time for the next attempt to let go."""
         self.on_done: Callable[[Delivery], None] = lambda _: None
-        """Called when the query has ended and the sink has had everything."""
+        """Called when nothing is left to deliver to the sink."""
 
-    # ---- what others may do
+    # ---- control
 
     def claim(self) -> None:
-        """Make sure that the sink is this query's alone; raises if it cannot be."""
+        """Claim the sink for this query alone and write its gaps; raises if that is not possible."""
         if not self._ready:
             claim_for(self._core, self.query.id, self._sink)
             write_gaps(self._sink, self.note.gaps)
         self._ready = True
 
     def start(self) -> None:
-        """Begin to deliver, unless it has failed."""
+        """Start to deliver, unless the sink has failed."""
         if not self.note.failed:
             self._stopping.clear()
             self._thread = threading.Thread(target=self._run, name=f"weft-sink-{self.query.id}", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Deliver what is committed, once, and no more; `join` waits for the end."""
+        """Make one last attempt to deliver what is committed, and stop; `join` waits for the end."""
         self._stopping.set()
         with self._core.lock:
             self._core.committed.notify_all()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end; a sink that takes longer is left to itself."""
+        """Wait up to `seconds` for the end; a sink that takes longer is abandoned."""
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():
@@ -89,11 +89,11 @@ class Delivery:
 
     @property
     def needs(self) -> int | None:
-        """The first batch whose results are kept for it; None if none are."""
+        """The first batch whose results are kept for the sink; None if it has failed."""
         return None if self.note.failed else self._noted
 
     def fail(self, reason: str) -> None:
-        """Deliver nothing more until somebody resumes it; durable before this returns."""
+        """Mark the sink as failed, durably before this returns; nothing is delivered until somebody resumes it."""
         with self._lock:
             if not self.note.failed:
                 self.note.failed = reason
@@ -101,7 +101,7 @@ class Delivery:
                 _log.error("sink of query %s has failed and waits to be resumed: %s", self.query.name, reason)
 
     def resume(self, batch: int, *, created: int) -> None:
-        """Go on with `batch`; what is missing before it, since the query's first batch, is noted."""
+        """Continue with `batch` and note a gap if batches since `created`, the query's first, are skipped."""
         if self._thread is not None:
             self._thread.join(_LONGEST_BUSY)
             if self._thread.is_alive():
@@ -111,13 +111,15 @@ class Delivery:
                 )
         with self._lock:
             self.note.skip_to(batch, created=created)
-            self.error, self._ready = "", False  # the gap is to be written beside the rows first
+            self.error, self._ready = "", False  # `claim` writes the gap beside the rows first
             self._save()
         self.start()
 
     def let_go(self, record: QueryRecord) -> None:
-        """It has failed, its query has ended and none of the rows are kept: write down what is missing and end, in a
-        thread of its own, because the sink may not answer. If that fails it can be asked for again."""
+        """End a failed sink whose query has ended and whose rows are not kept, after writing down what is missing.
+
+        This runs in a thread, because the sink may not answer. If it fails, `let_go` can be called again.
+        """
         now = time.monotonic()
         is_busy = self._thread is not None and self._thread.is_alive()
         if not is_busy and now >= self._let_go_at:
@@ -126,16 +128,16 @@ class Delivery:
             self._thread = threading.Thread(target=self._let_go, args=(record,), name=name, daemon=True)
             self._thread.start()
 
-    # ---- what its thread does
+    # ---- the thread
 
     def _let_go(self, record: QueryRecord) -> None:
-        left = replace(self.note)
-        left.skip_to(record.ended or record.created, created=record.created)
+        final = replace(self.note)
+        final.skip_to(record.ended or record.created, created=record.created)
         try:
             claim_for(self._core, self.query.id, self._sink)
-            write_gaps(self._sink, left.gaps)
+            write_gaps(self._sink, final.gaps)
             self._finish()
-            _log.warning("sink of query %s ends without batches %s", self.query.name, left.gaps[-1:])
+            _log.warning("sink of query %s ends without batches %s", self.query.name, final.gaps[-1:])
         except (OSError, WeftError) as error:
             _log.warning("what the sink of query %s has missed cannot be written down: %s", self.query.name, error)
 
@@ -160,11 +162,11 @@ class Delivery:
                 self._finish()
             else:
                 self.save()
-        except (OSError, WeftError) as error:  # after a restart it is found as it was
+        except (OSError, WeftError) as error:  # a restart continues from the last note
             _log.error("how far the sink of query %s has got cannot be noted: %s", self.query.name, error)
 
     def _finish(self) -> None:
-        """The query has ended and the sink has had all: neither thread nor file is left of it."""
+        """Remove the note when the query has ended and nothing is left to deliver."""
         record = record_of(self._core, self.query.id)
         with self._lock:
             self._silent = True
@@ -175,23 +177,23 @@ class Delivery:
         self.on_done(self)
 
     def _is_done(self) -> bool:
-        """Whether the sink has had all that the query will ever give."""
+        """Return whether the sink has received all rows that the query will ever produce."""
         with locked_record(self._core, self.query.id) as record:
-            if record is None:  # it was dropped, or could not be created, before its first boundary
+            if record is None:  # it is pending, or was dropped or cancelled before its first boundary
                 return not self._core.roster.is_pending(self.query.id)
             return record.ended is not None and self.note.delivered >= record.ended
 
     def _deliver(self) -> bool:
-        """Everything that is committed; False if the sink failed.
+        """Deliver everything that is committed; return False if the sink failed.
 
-        Another thread may fail it at any time, and what it needs next is not kept for it from then on: it goes no
-        further than the batch that it is busy with.
+        Another thread may mark the sink as failed at any time. From then on no results are kept for the sink, so
+        delivery stops after the current batch.
         """
         try:
             self.claim()
-            following = self._core.next_batch
-            for begin in range(self.note.delivered, following, _AT_ONCE):
-                end = min(begin + _AT_ONCE, following)
+            next_batch = self._core.next_batch
+            for begin in range(self.note.delivered, next_batch, _AT_ONCE):
+                end = min(begin + _AT_ONCE, next_batch)
                 check_kept(self._core, self.query.id, self.note.delivered)
                 for batch in self.query.batches(begin, end):
                     if self.note.failed:
@@ -220,7 +222,7 @@ class Delivery:
                 self._save()
 
     def save(self) -> None:
-        """Note durably how far it has got."""
+        """Write the note durably."""
         with self._lock:
             self._save()
 
@@ -232,7 +234,7 @@ class Delivery:
 
 
 def check_kept(core: Core, query: QueryId, delivered: int) -> None:
-    """Raise ResultsGone if the batch that comes next is not kept any more."""
+    """Raise ResultsGone if the next batch to deliver, `delivered` or the query's first, is no longer kept."""
     with locked_record(core, query) as record:
         kept = kept_from(core)
         if record is None:

@@ -1,4 +1,4 @@
-"""Sinks: where the rows of single queries go outside of weft."""
+"""Sinks: places outside weft to which the rows of single queries are delivered."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MANIFESTS = "_weft"
 _GAPS = "gaps.json"
 _TOGETHER_ROWS = 50_000
 _TOGETHER_BYTES = 32 << 20
-"""What is handed over at once, at most: a row group, or a call."""
+"""Limits of the rows that are handed over at once, as a row group or in a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetSink:
-    """A directory of Parquet files, one per batch with rows; exactly once.
+    """A directory of Parquet files, one per batch with rows, with exactly-once delivery.
 
-    A file appears whole (written aside, then renamed) under a name that its batch determines, and `_weft/` has a
-    manifest for each: a batch delivered again after a crash replaces its own file. Both are on disk before the batch
-    counts as delivered. Batches that could not be delivered, if there are any, are in `_weft/gaps.json`.
+    The batch determines the name of its file, which appears complete (written under another name, then renamed), so a
+    batch that is delivered again after a crash replaces its own file. `_weft/` has a manifest for each file. Both are
+    on disk before the batch counts as delivered. `_weft/gaps.json` lists the batches that could not be delivered.
     """
 
     path: str
@@ -40,7 +40,7 @@ class ParquetSink:
 
 @dataclass(frozen=True, slots=True)
 class CallbackSink:
-    """A Python function `fn(rows, batch)`; at least once: after a crash the last batch may be delivered again.
+    """A Python function `fn(rows, batch)`, with at-least-once delivery: a crash may repeat the last batch.
 
     A batch with very many rows comes in several calls.
     """
@@ -52,18 +52,18 @@ Sink = ParquetSink | CallbackSink
 
 
 def parquet(path: str | os.PathLike[str]) -> ParquetSink:
-    """A sink that writes a query's rows as Parquet files into a directory of its own, exactly once."""
+    """Return a sink that writes a query's rows as Parquet files into a directory of its own, exactly once."""
     hint = "A sink writes to a directory of this machine; mount what is elsewhere, or copy the files from a directory."
     return ParquetSink(os.path.abspath(local_path(os.fspath(path), "sink path", hint=hint)))
 
 
 def callback(function: Callable[[Sequence[Any], int], None]) -> CallbackSink:
-    """A sink that calls `function(rows, batch)`, at least once; attach it again after a restart."""
+    """Return a sink that calls `function(rows, batch)`, at least once; attach it again after a restart."""
     return CallbackSink(function)
 
 
 def hand_over(sink: Sink, tables: Iterable[pa.Table], batch: int) -> int:
-    """Give a sink a query's rows of a batch, a bounded number at once; returns how many there were."""
+    """Deliver the rows of a batch to a sink, a bounded number at once, and return the number of rows."""
     rows = 0
     match sink:
         case CallbackSink(function=function):
@@ -76,7 +76,7 @@ def hand_over(sink: Sink, tables: Iterable[pa.Table], batch: int) -> int:
 
 
 def _together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables that are neither small nor large."""
+    """Yield the same rows in tables that are neither small nor large."""
     group: list[pa.Table] = []
     rows = size = 0
     for table in tables:
@@ -97,19 +97,19 @@ def _write_parquet(folder: Path, tables: Iterator[pa.Table], batch: int) -> int:
         return 0
     name = f"part-{batch:012d}.parquet"
     with disk_errors(name):
-        hidden, rows = folder / f".{name}.tmp", int(first.num_rows)
-        with pa.parquet.ParquetWriter(hidden, first.schema) as writer:
+        draft, rows = folder / f".{name}.tmp", int(first.num_rows)
+        with pa.parquet.ParquetWriter(draft, first.schema) as writer:
             writer.write_table(first)
             for table in tables:
                 writer.write_table(table if table.schema.equals(first.schema) else table.cast(first.schema))
                 rows += table.num_rows
-        _put(hidden, folder / name)
+        _put(draft, folder / name)
         _write_json({"batch": batch, "files": [name], "rows": rows}, folder / _MANIFESTS / f"{batch:012d}.json")
     return rows
 
 
 def write_gaps(sink: Sink, gaps: Sequence[dict[str, Any]]) -> None:
-    """Say beside the rows which batches are missing among them, durably."""
+    """Write durably, beside the rows of a Parquet sink, which batches are missing."""
     if isinstance(sink, ParquetSink) and gaps:
         with disk_errors(_GAPS):
             _write_json(list(gaps), Path(sink.path) / _MANIFESTS / _GAPS)
@@ -122,46 +122,49 @@ def _write_json(value: object, path: Path) -> None:
 
 
 def _put(draft: Path, path: Path) -> None:
-    """Put a file in place so that it, and its name, survive a power failure."""
+    """Rename a draft to `path` so that the file and its name survive a power failure."""
     _sync(draft)
     os.replace(draft, path)
     _sync(path.parent)
 
 
 def _sync(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 def claim(folder: Path, owner: str, *, once: str = "") -> None:
-    """One query per directory: a second one would mix its rows in. `once` is what an owner was called before."""
-    marks = folder / _MANIFESTS
-    marks.mkdir(parents=True, exist_ok=True)
-    mark = marks / "owner"
-    if not mark.exists():
-        draft = marks / f".owner.{uuid4().hex}.tmp"
+    """Make `owner` the only owner of a directory, because two queries would mix their rows; raises InvalidSetting.
+
+    `once` is the name that earlier versions gave to the owner.
+    """
+    metadata = folder / _MANIFESTS
+    metadata.mkdir(parents=True, exist_ok=True)
+    owner_file = metadata / "owner"
+    if not owner_file.exists():
+        draft = metadata / f".owner.{uuid4().hex}.tmp"
         draft.write_text(owner)
         _sync(draft)
-        with suppress(FileExistsError):  # whole or not at all, and the first one's
-            os.link(draft, mark)
+        with suppress(FileExistsError):  # atomic: the file is complete, and the first owner wins
+            os.link(draft, owner_file)
         draft.unlink()
-    found = mark.read_text()
-    if once and found == once:
-        draft = marks / f".owner.{uuid4().hex}.tmp"
+    current = owner_file.read_text()
+    if once and current == once:
+        draft = metadata / f".owner.{uuid4().hex}.tmp"
         draft.write_text(owner)
-        _put(draft, mark)
-    elif found != owner:
+        _put(draft, owner_file)
+    elif current != owner:
         raise InvalidSetting(
             f'directory "{folder}" is the sink of another query', hint="Give each query a directory of its own."
         )
 
 
 def release(folder: Path, *owners: str) -> None:
-    """Give a directory back that nothing was delivered to, whichever of its names the owner used."""
-    mark = folder / _MANIFESTS / "owner"
+    """Release a directory to which nothing was delivered; `owners` are the names that its owner may have used."""
+    owner_file = folder / _MANIFESTS / "owner"
     with suppress(OSError):
-        if mark.read_text() in owners and not any(folder.glob("part-*.parquet")):
-            mark.unlink()
+        if owner_file.read_text() in owners and not any(folder.glob("part-*.parquet")):
+            owner_file.unlink()

@@ -1,4 +1,4 @@
-"""How the sinks of an engine are: what each still needs, why it gets nothing, what it has missed."""
+"""The states of the sinks of an engine: what each sink still needs, why it gets no rows, and what it has missed."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class SinkStates:
-    """All sinks of an engine, as far as others look at them."""
+    """The sinks of an engine, as other modules see them."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._running: dict[QueryId, Delivery] = {}
         self._detached: dict[QueryId, SinkNote] = {}
-        """Sinks that nobody has attached again, as callbacks after a start: results are kept for them, too."""
+        """Sinks that are not attached, such as callbacks after a restart. Results are kept for them, too."""
 
     def _note(self, query: QueryId) -> SinkNote | None:
         running = self._running.get(query)
         return read_note(self._catalog.core.directory, query) if running is None else running.note
 
     def _next(self, note: SinkNote) -> tuple[int, int]:
-        """The query's first batch, and the one a sink goes on with: the first that it has not had and that is kept."""
+        """Return the query's first batch, and the first batch that is kept and that the sink has not received."""
         core = self._catalog.core
         with core.lock:
             record = core.roster.records.get(note.query)
@@ -41,7 +41,7 @@ class SinkStates:
         return following > max(note.delivered, created)
 
     def error_of(self, query: QueryId) -> str:
-        """Why a query's sink gets nothing now: it waits to be resumed, or the last attempt failed."""
+        """Return why a query's sink gets no rows now (it waits to be resumed, or the last attempt failed), or ""."""
         running = self._running.get(query)
         if running is not None:
             return running.note.failed or running.error
@@ -49,27 +49,27 @@ class SinkStates:
         return "" if note is None else note.failed
 
     def state_of(self, query: QueryId) -> str:
-        """Empty without a sink; "delivering", "retrying", "failed" (until resumed), or "detached" (a callback)."""
+        """Return "delivering", "retrying", "failed" (until resumed), "detached" (a callback), or "" without a sink."""
         running, detached = self._running.get(query), self._detached.get(query)
         if running is None:
             return "" if detached is None else "failed" if detached.failed else "detached"
         return "failed" if running.note.failed else "retrying" if running.error else "delivering"
 
     def gaps_of(self, query: QueryId) -> list[dict[str, Any]]:
-        """Batches that a query's sink never had."""
+        """Return the batches that a query's sink never received."""
         running = self._running.get(query)
         note = self._detached.get(query) if running is None else running.note
         return [] if note is None else list(note.gaps)
 
     def needs(self) -> list[tuple[QueryId, int]]:
-        """For each sink that gets rows, or will, the first batch that is kept for it."""
-        running = ((query, each.needs) for query, each in list(self._running.items()))
+        """Return the first batch that is kept for each sink that has not failed."""
+        running = ((query, delivery.needs) for query, delivery in list(self._running.items()))
         detached = ((query, note.delivered) for query, note in list(self._detached.items()) if not note.failed)
         return [*((query, first) for query, first in running if first is not None), *detached]
 
     def note(self, query: QueryId) -> int | None:
-        """Note durably how far a sink has got; returns the first batch that is kept for it."""
-        running = self._running.get(query)  # it may end at any time
+        """Write a sink's note durably and return the first batch that is kept for the sink; None if it has failed."""
+        running = self._running.get(query)  # once: the delivery may end at any time
         if running is not None:
             running.save()
             return running.needs
@@ -77,11 +77,11 @@ class SinkStates:
         return None if detached is None or detached.failed else detached.delivered
 
     def oldest_undelivered(self) -> int | None:
-        """The first batch some sink still needs."""
+        """Return the first batch that some sink still needs."""
         return min((first for _, first in self.needs()), default=None)
 
     def fail(self, query: QueryId, reason: str) -> None:
-        """Keep nothing for a sink any more: it gets nothing until somebody resumes it."""
+        """Mark a sink as failed: no results are kept for it, and it gets no rows until somebody resumes it."""
         running, detached = self._running.get(query), self._detached.get(query)
         if running is not None:
             running.fail(reason)

@@ -1,1 +1,1 @@
-"""What users see of the engine: explain, the plan as a graph, what-if and usage."""
+"""Views of the engine for users: explain, the plan as a graph, what-if and usage."""

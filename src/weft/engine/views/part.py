@@ -1,7 +1,7 @@
-"""A part of the shared plan: what it would be of some of its queries only.
+"""The part of the shared plan that serves only some of its queries.
 
-Operators are named by what they do, so they have the same ids in the part as in the whole. Columns, indexes and
-accumulated expressions are those of the queries in the part: nothing in it comes from anybody else's.
+Operators are named by what they do, so they have the same ids in the part and in the full plan. Columns, indexes and
+accumulated expressions come only from the queries in the part, which therefore reveals nothing about other queries.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from weft.planner.plan import assemble
 
 
 def part_of(plan: SharedPlan, streams: Mapping[str, Stream], slots: Slots) -> SharedPlan:
-    """The plan as far as it serves the queries of some slots."""
+    """Return the part of a plan that serves the queries in some slots."""
     queries = [live for live in plan.queries if slots >> live.slot & 1]
     return assemble(queries, streams, _forest(plan.probes, slots))
 
 
 def _forest(forest: ProbeForest, slots: Slots) -> ProbeForest:
     stored = tuple(
-        replace(each, slots=Slots(each.slots & slots), indexes=()) for each in forest.stored if each.slots & slots
+        replace(join, slots=Slots(join.slots & slots), indexes=()) for join in forest.stored if join.slots & slots
     )
-    kept = {each.id for each in stored}
+    kept = {join.id for join in stored}
 
     def cut(probe: Probe) -> Probe:
         results = Slots(probe.result_slots & slots)
         return replace(
             probe,
             slots=Slots(probe.slots & slots),
-            then=tuple(cut(each) for each in probe.then if each.slots & slots),
+            then=tuple(cut(step) for step in probe.then if step.slots & slots),
             result=probe.result if results else "",
             result_slots=results,
             keep=probe.keep if probe.keep in kept else None,
@@ -42,6 +42,6 @@ def _forest(forest: ProbeForest, slots: Slots) -> ProbeForest:
     return ProbeForest(
         trees=tuple(cut(tree) for tree in forest.trees if tree.slots & slots),
         stored=stored,
-        filters=tuple(each for each in forest.filters if slots >> each.slot & 1),
-        spans=tuple(each for each in forest.spans if slots >> each.slot & 1),
+        filters=tuple(condition for condition in forest.filters if slots >> condition.slot & 1),
+        spans=tuple(span for span in forest.spans if slots >> span.slot & 1),
     )

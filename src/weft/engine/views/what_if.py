@@ -28,10 +28,10 @@ class WhatIf:
 
     query: BoundQuery
     nodes: tuple[PlanNode, ...]
-    """With the slots that use them now."""
+    """The operators, with the slots that use them now."""
     streams: tuple[str, ...]
     rows_per_second: float
-    """The rows per second of the streams that it reads."""
+    """The rows per second of the streams that the query reads."""
     takes: Mapping[str, float]
     """The rows per second that come to each operator; for a new operator, an estimate."""
 
@@ -42,7 +42,7 @@ class WhatIf:
 
     @property
     def cost_alone(self) -> float:
-        """The rows per second of all its operators, as if it were the only query."""
+        """The rows per second of all operators, as if this were the only query."""
         return sum(self.takes.values())
 
     @property
@@ -77,7 +77,7 @@ def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatI
     """Return what this query would add now; nothing is changed.
 
     With `sees`, the answer is for somebody who may see only some queries. Operators are described by these queries. An
-    operator of others counts as new, and its rows are not told, unless it is plain (`PlanNode.plain`). So nobody can
+    operator of others counts as new, and its rows are not shown, unless it is plain (`PlanNode.plain`). So nobody can
     find out by asking which constants the queries of others contain.
     """
     before = core.plan
@@ -88,31 +88,31 @@ def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatI
     with lease:
         results = list(kept)  # after a restart they are read from disk
     through = [(manifest.at, rows_through(manifest, flows)) for manifest in results]
-    slot = free_slots(slot_set(query.slot for query in live), 1)[0]
-    known = live if sees is None else [query for query in live if sees(query.record.name) or _has_plain_route(query)]
+    slot = free_slots(slot_set(entry.slot for entry in live), 1)[0]
+    known = live if sees is None else [entry for entry in live if sees(entry.record.name) or _has_plain_route(entry)]
     record = QueryRecord(_NEW, _NEW, query.sql, slot, 0, None, choose_route(query, routes_of(known)))
     imagined = core.planning.trace_of([*live, live_query(record, query)], streams, results).plan
-    there = plan_graph(before, streams)
-    seen = rates_through(through)
-    if seen:  # an operator without counted rows has none
-        seen = {node.id: 0.0 for node in there.nodes.values() if node.slots and node.kind in _COUNTED} | seen
-    used = {node.id: node.slots for node in there.nodes.values()}
+    current = plan_graph(before, streams)
+    rates = rates_through(through)
+    if rates:  # operators that are not among the rates had no rows
+        rates = {node.id: 0.0 for node in current.nodes.values() if node.slots and node.kind in _COUNTED} | rates
+    users = {node.id: node.slots for node in current.nodes.values()}
     if sees is None:
         graph = plan_graph(imagined, streams)
     else:
-        own = slot_set(query.slot for query in live if sees(query.record.name))
+        own = slot_set(entry.slot for entry in live if sees(entry.record.name))
         graph = plan_graph(part_of(imagined, streams, Slots(own | 1 << slot)), streams)
         secret = {node.id for node in graph.nodes.values() if not node.plain}
-        used = {node: Slots(slots & own) if node in secret else slots for node, slots in used.items()}
-        seen = {node: rate for node, rate in seen.items() if node not in secret}
-    mine = [node for node in graph.of(slot) if node.kind is not NodeKind.QUERY]
+        users = {node: Slots(slots & own) if node in secret else slots for node, slots in users.items()}
+        rates = {node: rate for node, rate in rates.items() if node not in secret}
+    nodes = [node for node in graph.of(slot) if node.kind is not NodeKind.QUERY]
     names = tuple(dict.fromkeys(relation.stream for relation in query.relations))
     return WhatIf(
         query=query,
-        nodes=tuple(replace(node, slots=used.get(node.id, NO_SLOTS)) for node in mine),
+        nodes=tuple(replace(node, slots=users.get(node.id, NO_SLOTS)) for node in nodes),
         streams=names,
-        rows_per_second=sum(seen.get(f"stream:{name}", 0.0) for name in names),
-        takes=_takes(graph, [node.id for node in mine], seen, _planned_costs(imagined) if seen else {}),
+        rows_per_second=sum(rates.get(f"stream:{name}", 0.0) for name in names),
+        takes=_takes(graph, [node.id for node in nodes], rates, _planned_costs(imagined) if rates else {}),
     )
 
 
@@ -127,14 +127,14 @@ def _planned_costs(plan: SharedPlan) -> dict[str, float]:
 
 
 def _takes(
-    graph: Graph, mine: Sequence[str], seen: Mapping[str, float], planned: Mapping[str, float]
+    graph: Graph, nodes: Sequence[str], rates: Mapping[str, float], planned: Mapping[str, float]
 ) -> dict[str, float]:
     """Return the rows per second that come to each operator.
 
     For probe steps this is the cost by which the planner has chosen them. For other operators it is what the operators
     before them produce, or receive where it is not known what they produce.
     """
-    sources: dict[str, list[str]] = {node: [] for node in mine}
+    sources: dict[str, list[str]] = {node: [] for node in nodes}
     for source, node in graph.edges:
         if source in sources and node in sources:
             sources[node].append(source)
@@ -142,8 +142,8 @@ def _takes(
 
     def take(node: str) -> float:
         if node not in takes:
-            gives = [seen.get(source, take(source)) for source in sources[node]]
-            takes[node] = planned[node] if node in planned else sum(gives) if gives else seen.get(node, 0.0)
+            gives = [rates.get(source, take(source)) for source in sources[node]]
+            takes[node] = planned[node] if node in planned else sum(gives) if gives else rates.get(node, 0.0)
         return takes[node]
 
-    return {node: take(node) for node in mine}
+    return {node: take(node) for node in nodes}

@@ -1,1 +1,1 @@
-"""The rows of one query are found in the shared result log."""
+"""Reading the rows of one query from the shared result log."""

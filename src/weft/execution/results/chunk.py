@@ -263,17 +263,17 @@ class _Sessions:
     def find(self, first: int, last: int) -> Found:
         reading, rows = self._reading, {name: values[first:last] for name, values in self._rows.items()}
         members = [Member(self._numbers[rows[f"p{at}"]], rows[f"r{at}"], rows["first"]) for at in self._places]
-        every = np.arange(len(rows["first"]))
+        positions = np.arange(len(rows["first"]))
 
         def make(span: slice) -> pa.Table:
-            arrays = _columns(reading, self._parts, members, every[span])
+            arrays = _columns(reading, self._parts, members, positions[span])
             starts = rows["first"][span]
             times = (starts, _window_end(reading).of(starts, rows["last"][span]))
             arrays += [pa.array(values).cast(_TIMESTAMP) for values in times]
             return pa.Table.from_arrays(arrays, schema=reading.schema)
 
-        widths = lambda: _member_widths(reading, self._parts, members, every)  # noqa: E731
-        return Found(reading, every + first, widths, make)
+        widths = lambda: _member_widths(reading, self._parts, members, positions)  # noqa: E731
+        return Found(reading, positions + first, widths, make)
 
 
 def _columns(reading: Reading, parts: RowParts, members: Sequence[Member], positions: Longs) -> Columns:
@@ -312,8 +312,8 @@ def _groups_of(reading: Reading, paths: Sequence[str]) -> Cells | None:
 def _size_of(cells: Cells) -> int:
     """Return the bytes of cells, with their groups, classes and words."""
     arrays: list[Any] = [cells.sets, cells.slices, cells.classes, cells.group, *cells.lanes.values()]
-    arrays += [each for detail in cells.details.values() for each in (detail.cells, detail.codes, detail.weights)]
-    return sum(int(each.nbytes) for each in (*arrays, *cells.groups, *cells.dictionaries.values()))
+    arrays += [array for detail in cells.details.values() for array in (detail.cells, detail.codes, detail.weights)]
+    return sum(int(array.nbytes) for array in (*arrays, *cells.groups, *cells.dictionaries.values()))
 
 
 class _Groups:
@@ -336,13 +336,13 @@ class _Groups:
         groups = self._groups
         if groups is None:
             return _nothing(self._reading)
-        every = np.arange(first, min(last, len(groups)))
+        units = np.arange(first, min(last, len(groups)))
 
         def make(span: slice) -> pa.Table:
-            chosen = every[span]
+            chosen = units[span]
             return self._finish(groups if len(chosen) == len(groups) else groups.take(chosen))
 
-        return Found(self._reading, every, lambda: 16 * max(1, len(self._reading.schema)), make)
+        return Found(self._reading, units, lambda: 16 * max(1, len(self._reading.schema)), make)
 
     def _finish(self, cells: Cells) -> pa.Table:
         try:

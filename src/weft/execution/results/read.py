@@ -74,16 +74,16 @@ def ranges(
     Skipped rows are located, which takes nanoseconds each, but not built. `again` says that other rows of the same
     chunks will be read soon.
     """
-    left = limit
+    remaining = limit
     for chunk in chunks:
-        for found in _stretches(reading, chunk, again=again):
-            rows = len(found.units)
+        for located in _stretches(reading, chunk, again=again):
+            rows = len(located.units)
             first, skip = min(skip, rows), max(0, skip - rows)
-            last = rows if left is None else min(rows, first + left)
-            for begin, end, size in _spans(found, first, last, most_bytes or PIECE_BYTES):
-                yield RowRange(chunk, found, begin, end, size)
-            left = None if left is None else left - (last - first)
-            if left is not None and left <= 0:
+            last = rows if remaining is None else min(rows, first + remaining)
+            for begin, end, size in _spans(located, first, last, most_bytes or PIECE_BYTES):
+                yield RowRange(chunk, located, begin, end, size)
+            remaining = None if remaining is None else remaining - (last - first)
+            if remaining is not None and remaining <= 0:
                 return
 
 
@@ -94,9 +94,9 @@ def _stretches(reading: Reading, chunk: Chunk, *, again: bool) -> Iterator[Found
     step = max(1, PIECE_ROWS // _rows_of_unit(reading))
     for begin in range(chunk.first, last, step):
         with kept_files(reading):
-            found = opened.find(begin, min(begin + step, last))
-        if len(found.units):
-            yield found
+            located = opened.find(begin, min(begin + step, last))
+        if len(located.units):
+            yield located
 
 
 def _rows_of_unit(reading: Reading) -> int:
@@ -106,12 +106,12 @@ def _rows_of_unit(reading: Reading) -> int:
     return -(-reading.sliding.size // reading.sliding.slide)
 
 
-def _spans(found: Found, first: int, last: int, most: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of rows of at most `most` bytes, or of one row, with their bytes."""
+def _spans(located: Found, first: int, last: int, most: int) -> Iterator[tuple[int, int, int]]:
+    """Yield ranges (first, last, bytes) of rows with at most `most` bytes; a larger row is a range of its own."""
     if first >= last:
         return
-    with kept_files(found.reading):
-        widths = found.widths()
+    with kept_files(located.reading):
+        widths = located.widths()
     if isinstance(widths, int):
         step = max(1, most // max(1, widths))
         for begin in range(first, last, step):

@@ -1,4 +1,4 @@
-"""How many bytes rows take, each by itself: a text of 100 MB among small ones must not be taken for one of them."""
+"""Approximate bytes of each row, not an average: one text of 100 MB among small ones must count in full."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _UNKNOWN = 16
 
 
 def row_widths(table: pa.RecordBatch, names: Sequence[str], rows: Numbers) -> tuple[int, Longs | None]:
-    """About the bytes of some columns in some rows: what each row takes, and what it takes besides (None: nothing)."""
+    """Return the approximate bytes of some columns of `rows`: a number for all rows, and an addition by row or None."""
     fixed, varying = 0, None
     for name in names:
         if name in table.schema.names and len(rows):
-            same, own = _widths(table.column(name), rows)
-            fixed += same
-            if own is not None:
-                varying = own if varying is None else varying + own
+            column_fixed, column_varying = _widths(table.column(name), rows)
+            fixed += column_fixed
+            if column_varying is not None:
+                varying = column_varying if varying is None else varying + column_varying
     return fixed, varying
 
 
@@ -36,12 +36,12 @@ def _widths(column: pa.Array, rows: Numbers) -> tuple[int, Longs | None]:
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_map(kind):
         inner = [column.keys, column.items] if pt.is_map(kind) else [column.values]
         offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-        own = [_lists(values, offsets[rows], offsets[rows + 1]) for values in inner]
-        return 8, sum(own[1:], own[0])
+        lists = [_lists(values, offsets[rows], offsets[rows + 1]) for values in inner]
+        return 8, sum(lists[1:], lists[0])
     if pt.is_struct(kind):
-        parts = [_widths(part, rows) for part in column.flatten()]
-        own = [each for _, each in parts if each is not None]
-        return sum(same for same, _ in parts), sum(own[1:], own[0]) if own else None
+        fields = [_widths(field, rows) for field in column.flatten()]
+        varying = [widths for _, widths in fields if widths is not None]
+        return sum(fixed for fixed, _ in fields), sum(varying[1:], varying[0]) if varying else None
     try:
         return max(1, kind.bit_width // 8), None
     except ValueError:
@@ -49,10 +49,10 @@ def _widths(column: pa.Array, rows: Numbers) -> tuple[int, Longs | None]:
 
 
 def _lists(values: pa.Array, begin: Longs, end: Longs) -> Longs:
-    """Bytes of the values of each list."""
-    same, own = _widths(values, np.arange(len(values))) if len(values) else (0, None)
-    found: Longs = (end - begin) * same
-    if own is not None:
-        ends = np.concatenate([[0], np.cumsum(own)])
-        found = found + ends[end] - ends[begin]
-    return found
+    """Return the bytes of the values in each list, which are values[begin:end]."""
+    fixed, varying = _widths(values, np.arange(len(values))) if len(values) else (0, None)
+    widths: Longs = (end - begin) * fixed
+    if varying is not None:
+        ends = np.concatenate([[0], np.cumsum(varying)])
+        widths = widths + ends[end] - ends[begin]
+    return widths
