@@ -95,6 +95,21 @@ def test_predicates_only_spark_knows(place: Place, kind: str) -> None:
     assert rows(join) == [("A", "A"), ("A", "a"), ("a", "A"), ("a", "a"), ("日本 A", "日本 A")]
 
 
+@pytest.mark.parametrize("text", OPAQUE)
+def test_a_predicate_that_is_another_querys_key_is_computed_on_every_row(place: Place, text: str) -> None:
+    """As it was: Spark computed the key only on rows that its own query wants, and the other query lost rows."""
+    engine = place.engine()
+    put(place.root / "a", DATA)
+    place.streams(engine, "a")
+    grouped = f"SELECT {text} AS chosen, COUNT(*) AS n FROM a [TUMBLE 10 SECONDS] WHERE v > 1000 GROUP BY {text}"
+    _, selected = engine.create_many([grouped, f"SELECT k, v FROM a WHERE {text}"])
+    steps(engine)
+    place.spark.createDataFrame(DATA).createOrReplaceTempView("all_of_a")
+    expected = place.spark.sql(f"SELECT k, v FROM all_of_a WHERE {text}").collect()
+    assert rows(selected) == ordered(expected)
+    assert expected
+
+
 JOIN = "SELECT x.k FROM a [RANGE 5 SECONDS] x JOIN b [RANGE 5 SECONDS] y ON {}"
 FAILING = {
     "own predicate": "SELECT k FROM a WHERE 10 / v > 1",

@@ -1,4 +1,4 @@
-"""A shared plan is compiled into a program: a predicate index for each stream, a window table for each join."""
+"""Compilation of a shared plan into a `Program`, with predicate indexes per role and window tables per join."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft.kernels.aggregate.sessions import SessionQuery
 from weft.kernels.selection.index import Want, build_index, opaque_predicates
 from weft.plan.aggregation import Function
 from weft.plan.changelog import LiveQuery
-from weft.plan.expression import Expression, Opaque, columns_of, guard_opaque, to_sql
+from weft.plan.expression import Expression, Opaque, columns_of, conjuncts, guard_opaque, to_sql
 from weft.plan.identity import identity
 from weft.plan.key import StoreId
 from weft.plan.probe_tree import Input, inputs_of
@@ -41,7 +41,7 @@ from weft.planner.stores import probed_stores
 
 
 def compile_program(plan: SharedPlan, streams: Mapping[str, Stream]) -> Program:
-    """Compile a shared plan; pure, and fast enough to be done at every changelog."""
+    """Compile a shared plan over `streams`. Pure, and fast enough to run whenever a query begins or ends."""
     live = 0
     for query in plan.queries:
         live |= 1 << query.slot
@@ -77,15 +77,15 @@ def _stream_tag(stream: Stream, plan: SharedPlan, slices: Mapping[StoreId, Slice
     for role, role_wants in sorted(wants.items()):
         index = build_index(role_wants, plan.words)
         stores = tuple(store for store in plan.stores if store.stream == stream.name and store.role == role)
-        mine = tuple(tag for tag in slices.values() if _is_of(tag.store, stream.name, role))
-        roles.append(RoleTag(index, stores, mine))
+        slice_tags = tuple(tag for tag in slices.values() if _is_of(tag.store, stream.name, role))
+        roles.append(RoleTag(index, stores, slice_tags))
         needed |= index.columns
-        for part in (part for tag in mine for part in tag.users):
+        for part in (part for tag in slice_tags for part in tag.users):
             needed |= columns_of(part)
             opaque |= {part.sql: part} if isinstance(part, Opaque) else {}
         for store in stores:
             needed.update(store.columns)
-            keys = [part for index_ in store.indexes for part in index_.key] + list(store.route)
+            keys = [part for store_index in store.indexes for part in store_index.key] + list(store.route)
             for part in keys:
                 needed |= columns_of(part)
             opaque |= {part.sql: part for part in keys if isinstance(part, Opaque)}
@@ -98,24 +98,33 @@ def _stream_tag(stream: Stream, plan: SharedPlan, slices: Mapping[StoreId, Slice
 
 
 def _is_of(store: SliceStore, stream: str, role: int) -> bool:
-    """Whether rows of the stream in the role become its cells."""
+    """Return whether the cells of a store are accumulated from rows of this stream in this role."""
     return not store.side.source and (store.side.stream, store.side.role) == (stream, role)
 
 
 def _key_guards(stream: Stream, plan: SharedPlan) -> dict[str, tuple[tuple[int, str], ...]]:
-    """Alone a query computes its keys only for rows that pass its predicate, so Spark must not do more for it."""
-    found: dict[str, tuple[tuple[int, str], ...]] = {}
+    """Return, by the SQL of each opaque key, the slots that need the key, each with the SQL of its query's predicate.
+
+    A query that runs alone computes its keys only on rows that pass its predicate, so Spark must not do more for it.
+    """
+    guards: dict[str, tuple[tuple[int, str], ...]] = {}
     for live in plan.queries:
         for number, relation in enumerate(live.query.relations):
             wanted = "true" if relation.predicate is None else to_sql(relation.predicate)
             for key in computed_parts(live.query, number) if relation.stream == stream.name else ():
                 if isinstance(key, Opaque):
-                    found[key.sql] = (*found.get(key.sql, ()), (live.slot, wanted))
-    return found
+                    guards[key.sql] = (*guards.get(key.sql, ()), (live.slot, wanted))
+    # One query's key may be another query's predicate, which is needed on every row.
+    for live in plan.queries:
+        for relation in live.query.relations:
+            for part in conjuncts(guard_opaque(relation.predicate)) if relation.stream == stream.name else ():
+                if isinstance(part, Opaque) and part.sql in guards:
+                    guards[part.sql] = (*guards[part.sql], (live.slot, "true"))
+    return guards
 
 
 def computed_parts(query: BoundQuery, relation: int) -> list[Expression]:
-    """What a query computes of a relation's rows beside its predicate: join keys, group keys, arguments."""
+    """Return the join keys, group keys and arguments of calls that a query computes from the rows of a relation."""
     parts = [pair.left for pair in query.keys if pair.left_relation == relation]
     parts += [pair.right for pair in query.keys if pair.right_relation == relation]
     return parts + list(query.aggregation.parts(relation) if query.aggregation is not None else ())
@@ -138,22 +147,25 @@ def _slice_tag(store: SliceStore, plan: SharedPlan) -> SliceTag:
 
 
 def _accumulated_parts(query: BoundQuery, store: SliceStore) -> Iterable[Expression]:
-    """What a query computes for the cells of a store."""
+    """Return the expressions that a query computes for the cells of a store."""
     if store.side.source:
         return over_combinations(query).parts(0)
-    numbers = (n for n, each in enumerate(query.relations) if _is_of(store, each.stream, each.role))
+    numbers = (n for n, relation in enumerate(query.relations) if _is_of(store, relation.stream, relation.role))
     return [part for number in numbers for part in computed_parts(query, number)]
 
 
 def _slice_windows(store: SliceStore, family: SliceFamily) -> tuple[tuple[int, int], ...]:
-    """The windows whose edges cut slices; those of combinations begin where windows do, and hold nothing else."""
+    """Return the windows whose edges cut slices.
+
+    A combination is added to the cell of every window that contains it, so its slices are cut at window starts only.
+    """
     if store.side.source and not store.side.session:
         return tuple(sorted({(slide, slide) for _, slide in family.windows}))
     return family.windows
 
 
 def _combined_tags(slices: Mapping[StoreId, SliceTag], plan: SharedPlan) -> dict[str, tuple[CombinedTag, ...]]:
-    found: dict[str, tuple[CombinedTag, ...]] = {}
+    tags: dict[str, tuple[CombinedTag, ...]] = {}
     for tag in slices.values():
         if tag.store.side.source:
             queries = [live for live in plan.queries if tag.store.slots >> live.slot & 1]
@@ -161,9 +173,9 @@ def _combined_tags(slices: Mapping[StoreId, SliceTag], plan: SharedPlan) -> dict
             for live in queries:
                 assert live.query.sliding is not None
                 shapes[live.query.sliding] = Slots(shapes.get(live.query.sliding, 0) | 1 << live.slot)
-            each = CombinedTag(tag, tuple(sorted(inputs_of(queries[0].query))), tuple(shapes.items()))
-            found[tag.store.side.source] = (*found.get(tag.store.side.source, ()), each)
-    return found
+            combined = CombinedTag(tag, tuple(sorted(inputs_of(queries[0].query))), tuple(shapes.items()))
+            tags[tag.store.side.source] = (*tags.get(tag.store.side.source, ()), combined)
+    return tags
 
 
 def _texts(accumulators: Iterable[tuple[Function, Expression]]) -> tuple[Accumulator, ...]:
@@ -200,7 +212,7 @@ def _session_queries(queries: Iterable[LiveQuery]) -> tuple[SessionQuery, ...]:
 
 
 def _pair_plan(query: BoundQuery) -> PairPlan:
-    """Group keys by where they are among the keys of their side's slices: after the join keys."""
+    """Return the calls of a query and where its group keys are: after the join keys, in the groups of their side."""
     assert query.aggregation is not None
     places, used = [], [len(query.keys)] * len(query.relations)
     for key in query.aggregation.keys:
@@ -218,21 +230,21 @@ def _session_close(join: SharedSessionJoin, plan: SharedPlan) -> SessionClose:
 def _session_gather(live: LiveQuery, plan: SharedPlan) -> SessionGather:
     query = live.query
     assert query.session is not None
-    gathered = combination_order(query)
+    order = combination_order(query)
     source, slices = "", None
     if isinstance(live.strategy, SessionAggregate):
         source = live.strategy.result
         slices = _slice_tag(session_slices(live, live.strategy), plan)
     sessions = SessionQuery(live.slot, to_micros(query.session.gap), query.session.cut)
-    return SessionGather(sessions, gathered.inputs, gathered.conditions, slices, source)
+    return SessionGather(sessions, order.inputs, order.conditions, slices, source)
 
 
 def _probe_results(plan: SharedPlan) -> dict[int, tuple[str, tuple[Input, ...]]]:
-    found: dict[int, tuple[str, tuple[Input, ...]]] = {}
+    results: dict[int, tuple[str, tuple[Input, ...]]] = {}
     for live in plan.queries:
         match live.strategy:
             case ProbeJoin(result=source) | ProbeAggregate(join=ProbeJoin(result=source)):
-                found[live.slot] = (source, tuple(sorted(inputs_of(live.query))))
+                results[live.slot] = (source, tuple(sorted(inputs_of(live.query))))
             case _:
                 pass
-    return found
+    return results
