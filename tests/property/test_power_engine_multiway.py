@@ -30,28 +30,28 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 def forgets_filters(patch: pytest.MonkeyPatch) -> None:
     """Conditions over whole combinations are not tested."""
 
-    def all_true(self: hop.Conditions, found: Combinations, *_: object) -> Combinations:
+    def all_true(self: hop.StepConditions, found: Combinations, *_: object) -> Combinations:
         return found
 
-    patch.setattr(hop.Conditions, "true_for", all_true)
+    patch.setattr(hop.StepConditions, "true_for", all_true)
 
 
 def forgets_comparisons(patch: pytest.MonkeyPatch) -> None:
     """Comparisons are not tested beyond what the search for candidates does by itself."""
 
-    def all_true(self: hop.Conditions, found: Combinations, *_: object) -> Combinations:
+    def all_true(self: hop.StepConditions, found: Combinations, *_: object) -> Combinations:
         return found
 
-    patch.setattr(hop.Conditions, "true", all_true)
+    patch.setattr(hop.StepConditions, "true", all_true)
 
 
 def forgets_other_equalities(patch: pytest.MonkeyPatch) -> None:
     """Of several equalities, only the one that divides the work counts."""
 
-    def all_equal(self: hop.Hop, seen: StoreView, pairs: tuple[Any, Any]) -> Any:
+    def all_equal(self: hop.ProbeStep, seen: StoreView, pairs: tuple[Any, Any]) -> Any:
         return np.ones(len(pairs[0]), np.bool_)
 
-    patch.setattr(hop.Hop, "_equal", all_equal)
+    patch.setattr(hop.ProbeStep, "_equal", all_equal)
 
 
 def forgets_distances(patch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,7 @@
-"""The public engine: streams in, queries created and dropped while data flow, results out."""
+"""The public engine: declare streams, create and drop queries while data flow, read results."""
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -33,23 +32,21 @@ from weft.spark.stream_frames import Frames
 from weft.sql import parse_duration
 from weft.storage.directory import Directory
 
-_log = logging.getLogger("weft")
-
 
 class Engine(Declaring):
-    """Many ad-hoc queries over shared streams in one Spark job.
+    """An engine that runs many ad-hoc queries over shared streams in one Spark job.
 
-    `path` holds everything: a new engine on the same path continues. `partitions` may differ from run to run.
-    Results are kept for `keep_results` of the time an engine runs (24 hours; None: for ever) and up to `keep_bytes`
-    (50 GB, unless they are kept for ever). For a sink that has not had them they are kept longer, for `sink_patience`
-    (24 hours) and up to `sink_backlog` bytes (10 GB): then it has failed, and waits for `Query.resume_sink`. A batch
-    that takes longer than `batch_limit` is given up, and the query at fault is set aside. Reading that makes Spark
-    compute for longer than `read_limit` (a minute) for one piece of rows is broken off, with ReadTimeout. `planner`
-    chooses probe orders of joins of many relations.
+    `path` is the directory of all state: a new engine on the same path continues. `partitions` may differ from run to
+    run. Results are kept for `keep_results` (24 hours; None: for ever), where only time with an open engine counts, and
+    up to `keep_bytes` (50 GB; no limit if results are kept for ever). Results that a sink has not received are kept
+    longer, for `sink_patience` (24 hours) and up to `sink_backlog` bytes (10 GB); then the sink has failed and waits
+    for `Query.resume_sink`. A batch that takes longer than `batch_limit` (10 minutes) is given up, and the query at
+    fault is set aside. A read for which Spark computes one piece of rows for longer than `read_limit` (a minute) is
+    cancelled with ReadTimeout. `planner` chooses the probe orders of joins of many relations.
 
-    The engine works in a session of its own (`engine.spark`) on the Spark of `spark`, or else on the one that runs in
-    this process already: it changes no setting of yours and leaves that Spark running. Only if there is none it starts
-    a local one, and stops it with the last engine that uses it.
+    The engine works in its own session (`engine.spark`) on the Spark of `spark`, by default on the Spark that already
+    runs in this process. It changes none of your settings and leaves that Spark running. If no Spark runs, the engine
+    starts a local one, which stops with the last engine that uses it.
     """
 
     def __init__(  # noqa: PLR0913 each is a setting that users give by its name
@@ -76,15 +73,15 @@ class Engine(Declaring):
             lease = SparkLease(spark)
             undo.callback(lease.release)
             self.spark: Any = lease.spark
-            """weft's own session: results are DataFrames of it."""
+            """The engine's own session, to which the DataFrames of results belong."""
             undo.callback(JavaLock(self.spark, directory.path("java.lock")).release)
-            # Not before: opening removes files that tasks of an engine that was killed may still be reading.
+            # Only with the Java lock: opening removes files that tasks of a killed engine may still read.
             core = self.core = Core(directory, planner=planner)
             """The owner of the engine's state, for modules of `weft.engine` only."""
             self.catalog = Catalog(
                 core, spark=lambda: self.spark, read_limit=parse_duration(read_limit).total_seconds()
             )
-            """What the engine can do without running batches."""
+            """The operations that need no running batches."""
             runner = BatchRunner(self.spark)
             undo.callback(runner.close)
             self._closed = False
@@ -99,7 +96,7 @@ class Engine(Declaring):
             self.catalog.is_running = lambda: self._running.active
             self.catalog.stream_errors = self._inputs.faults
             deliveries.restore()
-            # Only now: whatever fails before must not keep the directory locked.
+            # Last, so that a failure before this releases the directory.
             self._release = undo.pop_all()
 
     def __enter__(self) -> Engine:
@@ -111,7 +108,7 @@ class Engine(Declaring):
     # ---- queries
 
     def create(self, sql: str, *, name: str | None = None, sink: Sink | None = None) -> Query:
-        """Create a query; it is in effect from the next boundary on, at once if no batch is running."""
+        """Create a query, which takes effect at the next boundary, or at once if no batch is running."""
         return self._create([(sql, name)], lambda _: sink)[0]
 
     def create_many(self, queries: Sequence[str | tuple[str, str]], *, sink: SinkFor = no_sink) -> list[Query]:
@@ -133,12 +130,12 @@ class Engine(Declaring):
         return self.catalog.create(queries, sink=sink)
 
     def check(self, sql: str, *, streams: Mapping[str, Stream] | None = None) -> BoundQuery:
-        """Return the query that a text means, or raise what is wrong with it; with `streams` it may name only those."""
+        """Return the bound query of a text, which may name only `streams` if given; raises WeftError if invalid."""
         self._check_open()
         return self.catalog.check(sql, streams=streams)
 
     def query(self, name: str) -> Query:
-        """Return the query of this name: the live one, else the latest that had it."""
+        """Return the live or pending query of a name, else the latest that had it; raises UnknownQuery."""
         query = self.catalog.find_query(name)
         if query is None:
             raise UnknownQuery(f'query "{name}" does not exist', hint="engine.queries() lists the live ones.")
@@ -160,39 +157,39 @@ class Engine(Declaring):
 
     @property
     def summaries(self) -> Sequence[BatchSummary]:
-        """The last committed batches in figures, newest last."""
+        """Summaries of the last committed batches, newest last."""
         return self._batches.summaries
 
     @property
     def error(self) -> WeftError | None:
-        """Why the last batch failed, after which the engine does not run any more; None if it did not."""
+        """Why the last batch failed, None if it did not. If retries do not help, the engine runs no more batches."""
         return self._batches.error
 
     @property
     def running(self) -> bool:
-        """Whether `start` is in effect."""
+        """Whether batches are run in the background."""
         return self._running.active
 
     def health(self) -> Health:
-        """How the engine is, from any thread and without waiting for anything."""
+        """Return the health of the engine. Callable from any thread; takes no lock and does not wait for Spark."""
         return self._running.health()
 
     def start(self, trigger: str = "0 seconds") -> None:
-        """Run batches in the background: every `trigger`, or "available-now" until all that is there is done."""
+        """Run batches in the background, every `trigger`; "available-now" ends when all present input is processed."""
         self._check_open()
         self._running.start(trigger)
 
     def step(self) -> BatchSummary | None:
-        """Run exactly one micro-batch over what is there now; None if nothing is new."""
+        """Run exactly one batch over the present input and return its summary; None if there is no new input."""
         self._check_open()
         return self._running.step()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the engine ends by itself ("available-now", or a failure, which is raised); False on timeout."""
+        """Wait until batches end, by "available-now" or a failure, which is raised; return False on timeout."""
         return self._running.wait(timeout)
 
     def stop(self) -> None:
-        """Stop, deliver what is committed, give the path up; harmless when repeated."""
+        """Stop running batches, deliver committed rows to sinks and release the path. Harmless when repeated."""
         if self._closed:
             return
         self._closed = True

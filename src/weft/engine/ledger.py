@@ -1,8 +1,8 @@
-"""What an engine knows: read back from its state directory, and changed only by folding in changes and manifests.
+"""The state of an engine: loaded from its state directory, and changed only by folding in changes and manifests.
 
-There are three locks, always taken in this order. `_changing` is held by whoever changes the state, through planning
-and flushing. `_planning_lock` is held while a plan is made. `lock` guards what is in memory: it is held for moments
-only, never while something is solved, compiled, written or called that is not the engine's own.
+There are three locks, always taken in this order. `_changing` is held while the state changes, including planning and
+flushing. `_planning_lock` is held while a plan is made. `lock` guards the state in memory and is held only for
+moments: never while solving, compiling, writing, or calling code that is not the engine's own.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from weft.plan.changelog import Change, Failure, QueryId
 from weft.plan.shared import SharedPlan
 from weft.plan.stream import Stream
 from weft.planner.joins.planners import Planner, plan_probes
-from weft.storage.directory import Directory, missing
+from weft.storage.directory import Directory
 from weft.storage.ended_queries import EndedQueries
 from weft.storage.journal import Journal, Manifest
 from weft.storage.seen_files import SeenFiles
+from weft.storage.state_errors import missing
 
 _log = logging.getLogger("weft")
 
 
 class Ledger:
-    """Streams, queries, files and plans of an engine, as of the last change and the last batch."""
+    """The streams, queries, files and plans of an engine, as of the last change and the last batch."""
 
     def __init__(self, directory: Directory, *, planner: Planner = plan_probes) -> None:
         self.directory = directory
@@ -51,24 +52,24 @@ class Ledger:
         self.inventory, self.leases = Inventory(directory, self._journal), Leases()
         self.files = SeenFiles(directory)
         self.offsets: dict[str, int] = {}
-        """The last micro-batch of each DataFrame stream whose rows are committed."""
+        """By DataFrame stream, the last Spark micro-batch whose rows are committed."""
         self.max_times: dict[str, int] = {}
         self.next_batch = 0
         self._summed_up = 0
-        """The first batch that is not in the last checkpoint."""
+        """The first batch that the last checkpoint does not cover."""
         self.running: int | None = None
         self._task: BatchTask | None = None
         self._program: Program | None = None
-        """What the tasks of the running batch do."""
+        """The program of the running batch."""
         self._has_garbage = False
         self.clocks = Clocks()
         self.planning = Planning(planner)
         self._recover()
 
-    # ---- what there is
+    # ---- reading
 
     def watermarks(self) -> dict[str, int]:
-        """Watermark per stream that has seen data, in microseconds."""
+        """Return the watermark of each stream that has seen rows, in microseconds."""
         with self.lock:
             return advance(self.streams, {}, self.max_times)
 
@@ -78,18 +79,18 @@ class Ledger:
             return dict(self.streams)
 
     def readers_of(self, stream: str) -> dict[QueryId, str]:
-        """The live and pending queries that read a stream, with their names."""
+        """Return the live and pending queries that read a stream, with their names."""
         with self.lock:
             return self.roster.readers_of(stream)
 
     def needed_streams(self) -> dict[str, Stream]:
-        """The streams that live queries read; the others wait where they are."""
+        """Return the streams that live queries read; the input of other streams is left unread."""
         with self.lock:
             names = {relation.stream for live in self.roster.live.values() for relation in live.query.relations}
             return {name: self.streams[name] for name in sorted(names) if name in self.streams}
 
     def waiting_drops(self, seconds: float) -> bool:
-        """Whether a request to drop a query has waited longer than so many seconds."""
+        """Return whether a request to drop a query has waited longer than `seconds`."""
         with self.lock:
             oldest = time.monotonic() - seconds
             return any(request.dropped and request.asked < oldest for request in self.roster.pending)
@@ -101,25 +102,24 @@ class Ledger:
 
     @property
     def program(self) -> Program:
-        """The plan in effect, compiled."""
+        """The compiled form of the plan in effect."""
         return self.planned().program
 
     def planned(self) -> Planned:
-        """The plan in effect. It is made when it is asked for after something has changed, outside of `lock`: whoever
-        holds that must not ask."""
+        """Return the plan in effect, making it if necessary. Planning is slow, so the caller must not hold `lock`."""
         assert not self.lock._is_owned(), "whoever holds the lock must not wait for a plan"  # type: ignore[attr-defined]
         with self._planning_lock:
             while True:
                 with self.lock:
-                    if (known := self.planning.current) is not None:
-                        return known
+                    if (current := self.planning.current) is not None:
+                        return current
                     version = self.planning.version
                     live, streams = list(self.roster.live.values()), dict(self.streams)
                     results = self.inventory.results[-RATE_BATCHES:]
-                made = self.planning.make(live, streams, results)
+                planned = self.planning.make(live, streams, results)
                 with self.lock:
                     if self.planning.version == version:
-                        return self.planning.adopt(made)
+                        return self.planning.adopt(planned)
 
     def _make_task(self, batch: int, partitions: int, plan: SharedPlan, inputs: BatchInputs) -> BatchTask:
         return BatchTask(
@@ -149,17 +149,17 @@ class Ledger:
         self._has_garbage = self._has_garbage or bool(change.dropped)
 
     def _fold_manifest(self, manifest: Manifest) -> list[str]:
-        """Put a batch into effect; returns the files that nobody needs any more."""
+        """Put a committed batch into effect and return the files that are no longer needed."""
         self.next_batch = manifest.batch + 1
         note_times(manifest, self.max_times)
         for name, files in manifest.files:
             self.files.add(name, files)
         self.offsets |= dict(manifest.offsets)
-        gone = self.inventory.fold(manifest, self.roster.slots)
+        obsolete = self.inventory.fold(manifest, self.roster.slots)
         for query, error in manifest.failed:
             self.inventory.forget_meaning(self.roster.end(query, manifest.batch, error))
             self.planning.forget()
-        return gone
+        return obsolete
 
     def _collect(self) -> None:
         stored = self.plan.probes.stored
@@ -170,7 +170,7 @@ class Ledger:
     # ---- recovery
 
     def checkpoint(self) -> None:
-        """Sum up the state so that a restart need not read all of history."""
+        """Write a checkpoint of the state, so that a restart need not read the whole journal."""
         with self._changing:
             first = first_result(self)
             self.roster.records.settle(self.lock, first)
@@ -195,16 +195,16 @@ class Ledger:
             self.offsets = saved["offsets"]
             self.files.load(saved["files"])
             self.next_batch = self._summed_up = last + 1
-        gone: list[str] = []
+        obsolete: list[str] = []
         for entry in self._journal.history(after=last):
             if isinstance(entry, Change):
                 self._check_declared(entry.declared)
                 self._fold_change(entry)
             else:
-                gone += self._fold_manifest(entry)
+                obsolete += self._fold_manifest(entry)
         self._end_refused()
-        # From here on it is certain that nothing of the journal is missing: what it does not name, nobody needs.
-        self.inventory.folder.remove(gone)
+        # The journal is now known to be complete, so files that it does not name are garbage.
+        self.inventory.folder.remove(obsolete)
         self.inventory.trim(self._journal.trimmed)
         self._collect()
         for manifest in self.inventory.results_of(last + 1):
@@ -212,17 +212,17 @@ class Ledger:
         self.inventory.folder.remove_uncommitted(self.next_batch)
 
     def _end_refused(self) -> None:
-        """Queries that this release does not take have failed, durably: what they had stored is not kept for them."""
+        """End queries that this release refuses, durably and as failed, so that their state can be freed."""
         failed = tuple(Failure(query, self.next_batch, why) for query, (_, why) in self.roster.refused.items())
         if failed:
             change = Change(self.next_batch, (), tuple(self.roster.refused), failed)
             self._journal.write_change(change)
             self._fold_change(change)
-            for each in failed:
-                _log.error('query "%s" failed: %s', self.roster.name_of(each.query), each.error)
+            for failure in failed:
+                _log.error('query "%s" failed: %s', self.roster.name_of(failure.query), failure.error)
 
     def _check_declared(self, streams: Sequence[str]) -> None:
-        """Streams that were declared have a file each: a query that reads one must not fail for want of it."""
+        """Raise StateCorrupt if the file of a declared stream is missing, because its queries would fail without it."""
         for name in streams:
             if name not in self.streams:
                 raise missing(f"streams/{name}.json")

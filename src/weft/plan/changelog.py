@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
+from weft.plan.key import StoreId
 from weft.plan.query import BoundQuery
 from weft.plan.strategy import Strategy
 
@@ -57,6 +58,11 @@ class LiveQuery:
     def slot(self) -> int:
         """The query's position in every query-set."""
         return self.record.slot
+
+    @property
+    def stores(self) -> tuple[StoreId, ...]:
+        """The stores of the query as its record names them: this release might name what is on disk differently."""
+        return tuple(map(StoreId, self.record.stores)) or self.strategy.stores
 
 
 @dataclass(frozen=True, slots=True)

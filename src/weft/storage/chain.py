@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import StateCorrupt
-from weft.storage.directory import RESTORE, Directory, missing, number_name
+from weft.storage.directory import Directory, number_name
 from weft.storage.head import Link
+from weft.storage.state_errors import RESTORE, missing
 
 
 @dataclass(frozen=True, slots=True)

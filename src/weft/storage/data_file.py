@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from weft.errors import StateCorrupt, StateUnavailable, WeftError
 from weft.kernels.digest import digest
-from weft.storage.directory import RESTORE, disk_errors, unreadable
+from weft.storage.directory import disk_errors
 from weft.storage.packs import PACKS, find_packed
+from weft.storage.state_errors import RESTORE, unreadable
 
 _MAGIC = int.from_bytes(b"weftdata", "little")
 _NAME = re.compile(r".*-([0-9a-f]{16})\.[a-z.]+")

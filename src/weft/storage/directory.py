@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from weft.errors import DiskFull, InvalidSetting, StateCorrupt, StateLocked, StateUnavailable, StateVersion
+from weft.errors import DiskFull, InvalidSetting, StateLocked, StateVersion
 from weft.plan.paths import local_path
 from weft.storage.head import HEAD_FILE, create_head
 from weft.storage.sealed_json import seal, unseal
+from weft.storage.state_errors import missing, unreadable
 
 _log = logging.getLogger("weft")
 FORMAT = 3
@@ -27,8 +28,6 @@ _MODE = 0o700
 """Permissions of the directory, which contains the rows of all tenants."""
 IDENTITY_FILE = "identity.json"
 """File with a random id, created with the directory and never changed. Sinks recognise a moved directory by it."""
-RESTORE = "Restore the state directory from a copy, or give a new path."
-"""The hint for errors about a damaged state directory."""
 _FOLDERS = (
     "streams", "changelog", "commits", "checkpoints", "data", "packs", "quarantine", "sinks", "inputs", "ahead",
 )  # fmt: skip
@@ -47,14 +46,6 @@ def disk_errors(what: str) -> Iterator[None]:
             detail="Nothing of this batch was committed; what was committed before is intact.",
             hint="Free some space and start the engine again: it continues where it was.",
         ) from error
-
-
-_PASSING = frozenset({
-    errno.EMFILE, errno.ENFILE, errno.EIO, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EAGAIN, errno.EINTR,
-    errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EHOSTDOWN,
-    errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH,
-})  # fmt: skip
-"""Error numbers of failures to open a file that may pass and do not mean that the file is damaged."""
 
 
 def state_path(path: str | os.PathLike[str]) -> Path:
@@ -177,6 +168,8 @@ class Directory:
             data = path.read_bytes()
         except FileNotFoundError:
             return [], 0
+        except OSError as error:
+            raise unreadable("/".join(parts), error) from error
         complete = data[: data.rfind(b"\n") + 1]
         try:
             return [unseal("/".join(parts), line) for line in complete.split(b"\n")[:-1]], len(complete)
@@ -270,27 +263,6 @@ def _check_identity(root: Path) -> None:
         raise missing(IDENTITY_FILE) from None
     except (ValueError, OSError) as error:
         raise unreadable(IDENTITY_FILE, error) from error
-
-
-def unreadable(name: str, error: Exception) -> StateCorrupt | StateUnavailable:
-    """Return the error to raise for an unreadable file; `name` is its path in the state directory.
-
-    The file counts as damaged unless it cannot even be opened. Too many open files, too little memory, permissions or
-    an unresponsive disk may pass, and restoring a copy of the state directory would not help.
-    """
-    number = getattr(error, "errno", None)
-    if number not in _PASSING:
-        return StateCorrupt(f'state file "{name}" cannot be read', detail=f"{error}.", hint=RESTORE)
-    return StateUnavailable(
-        f'state file "{name}" cannot be opened now',
-        detail=f"{os.strerror(number)} ({errno.errorcode[number]})",
-        hint="Nothing says that it is damaged. See to open files, memory, permissions and the disk; it is tried again.",
-    )
-
-
-def missing(name: str) -> StateCorrupt:
-    """Return the error to raise for a missing file; `name` is its path in the state directory."""
-    return StateCorrupt(f'state file "{name}" is missing', hint=RESTORE)
 
 
 def flush_folder(folder: Path) -> None:

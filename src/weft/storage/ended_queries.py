@@ -18,11 +18,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from weft.errors import DiskFull, StateCorrupt
+from weft.errors import DiskFull, StateCorrupt, StateUnavailable, WeftError
 from weft.plan.changelog import QueryId, QueryRecord
 from weft.storage.directory import Directory
 from weft.storage.journal import record_from_json, record_to_json
 from weft.storage.sealed_json import seal, unseal
+from weft.storage.state_errors import RESTORE
 
 ENDED_FILE = "ended.sqlite"
 KEPT_AT_LEAST = 10_000
@@ -195,11 +196,7 @@ class EndedQueries:
                     file.executescript(_TABLES)
                 yield file
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-                raise _damaged(error) from error
-            raise DiskFull(
-                f"no space left while writing {ENDED_FILE}", hint="Free some space: it is written again."
-            ) from error
+            raise _failed(error) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _damaged(error) from error
 
@@ -265,9 +262,27 @@ def _beginning(prefix: str) -> tuple[str, tuple[str, ...]]:
     return "name >= ? AND name < ?", (prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1))
 
 
+_PASSING = frozenset({
+    sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY,
+})  # fmt: skip
+"""Errors of SQLite that may pass and do not mean that the file is damaged."""
+
+
+def _failed(error: sqlite3.OperationalError) -> WeftError:
+    code = error.sqlite_errorcode & 0xFF  # the other bits say more about the same error
+    if code == sqlite3.SQLITE_FULL:
+        return DiskFull(f"no space left while writing {ENDED_FILE}", hint="Free some space: it is written again.")
+    if code in _PASSING:
+        return StateUnavailable(
+            f'state file "{ENDED_FILE}" cannot be used now',
+            detail=f"{error.sqlite_errorname}: {error}.",
+            hint="Nothing says that it is damaged. See to open files, memory, permissions and the disk.",
+        )
+    return _damaged(error)
+
+
 def _damaged(error: Exception) -> StateCorrupt:
     return StateCorrupt(
-        f'state file "{ENDED_FILE}" cannot be read',
-        detail=f"{type(error).__name__}: {error}.",
-        hint="Restore the state directory from a copy, or give a new path.",
+        f'state file "{ENDED_FILE}" cannot be read', detail=f"{type(error).__name__}: {error}.", hint=RESTORE
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from weft.errors import StateCorrupt
 from weft.storage.sealed_json import seal, unseal
+from weft.storage.state_errors import RESTORE, unreadable
 
 HEAD_FILE = "head"
 _SIZE = 256
@@ -76,6 +77,9 @@ def _to_bytes(record: HeadRecord) -> bytes:
 def _read(path: Path) -> HeadRecord:
     try:
         data = path.read_bytes()
+    except OSError as error:
+        raise unreadable(HEAD_FILE, error) from error
+    try:
         if len(data) != _SIZE or data[-1:] != b"\n":
             raise ValueError(f"it has {len(data)} bytes")
         value, _ = unseal(HEAD_FILE, data.rstrip())
@@ -83,9 +87,9 @@ def _read(path: Path) -> HeadRecord:
         if data != _to_bytes(record):
             raise ValueError("it is not as it was written")
         return record
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise StateCorrupt(
             f'state file "{HEAD_FILE}" cannot be read',
             detail=f"Without it nobody knows whether the journal is whole: {error}.",
-            hint="Restore the state directory from a copy, or give a new path.",
+            hint=RESTORE,
         ) from error

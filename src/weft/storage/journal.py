@@ -18,11 +18,12 @@ from weft.plan.key import StoreId
 from weft.plan.slots import Slots
 from weft.storage.bucket import Bucket
 from weft.storage.chain import ChainReader
-from weft.storage.directory import Directory, flush_folder, missing, number_name, unreadable
+from weft.storage.directory import Directory, flush_folder, number_name
 from weft.storage.head import Head, Link
 from weft.storage.packs import PACKS, Pack, PackName, choose_pack_merges, find_packed, merge_packs, write_pack
 from weft.storage.result_files import Segment, WindowResult
 from weft.storage.sealed_json import unseal
+from weft.storage.state_errors import missing, unreadable
 
 T = TypeVar("T")
 _log = logging.getLogger("weft")

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
-from weft.errors import ResultsGone
+from weft.errors import ResultsGone, StateCorrupt
 from weft.storage.journal import Manifest
 
 LATEST = 64
@@ -95,12 +95,23 @@ class ManifestLog:
                 if batch in cache:
                     return cache[batch]
             if batch < self.first:
-                raise ResultsGone(
-                    f"results of batch {batch} are not kept any more", hint="Read faster, or keep results for longer."
-                )
-        manifest = self._on_disk(batch)
+                raise self._gone(batch)
+        try:
+            manifest = self._on_disk(batch)
+        except StateCorrupt as error:
+            with self._lock:
+                if batch < self.first:  # it was forgotten and removed meanwhile
+                    raise self._gone(batch) from error
+            raise
         with self._lock:
-            self._lately[batch] = manifest
-            if len(self._lately) > LATEST:
-                self._lately.popitem(last=False)
+            if batch >= self.first:
+                self._lately[batch] = manifest
+                if len(self._lately) > LATEST:
+                    self._lately.popitem(last=False)
         return manifest
+
+    @staticmethod
+    def _gone(batch: int) -> ResultsGone:
+        return ResultsGone(
+            f"results of batch {batch} are not kept any more", hint="Read faster, or keep results for longer."
+        )

@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from weft.errors import InternalError, StateCorrupt
 from weft.kernels.digest import digest
-from weft.storage.directory import RESTORE, disk_errors, flush_folder, unreadable
+from weft.storage.directory import disk_errors, flush_folder
+from weft.storage.state_errors import RESTORE, unreadable
 
 PACKS = "packs"
 _NAME = re.compile(r"(\d{12,})-(\d{12,})-([0-9a-f]{16})\.pack")

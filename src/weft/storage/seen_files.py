@@ -17,6 +17,7 @@ from typing import Any
 
 from weft.errors import StateCorrupt
 from weft.storage.directory import Directory, disk_errors
+from weft.storage.state_errors import RESTORE, unreadable
 
 FOLDER = "inputs"
 FORGET_AFTER = 7 * 86_400.0
@@ -131,10 +132,12 @@ class SeenFiles:
                     data = file.read(size)
             except FileNotFoundError:
                 data = b""
+            except OSError as error:
+                raise unreadable(f"{FOLDER}/{path.name}", error) from error
             if len(data) != size or zlib.crc32(data) != checksum:
                 raise StateCorrupt(
                     f'the log "{FOLDER}/{path.name}" of files that were read is damaged',
-                    hint="Restore the state directory from a copy.",
+                    hint=RESTORE,
                 )
             log = self._logs[stream] = _Log(generation, size, checksum)
             names, missing = self.names.setdefault(stream, set()), self._missing.setdefault(stream, {})
@@ -143,7 +146,8 @@ class SeenFiles:
 
     def remove_old(self) -> None:
         """Remove logs that the latest checkpoint does not name."""
-        kept = {_file_name(stream, log.generation) for stream, log in self._logs.items()}
+        with self._lock:
+            kept = {_file_name(stream, log.generation) for stream, log in self._logs.items()}
         for path in self.directory.path(FOLDER).iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)

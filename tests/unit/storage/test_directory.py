@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.errors import DiskFull, InvalidSetting, StateCorrupt, StateLocked, StateVersion
+from weft.errors import DiskFull, InvalidSetting, StateCorrupt, StateLocked, StateUnavailable, StateVersion
+from weft.storage import head
 from weft.storage.directory import FORMAT, Directory, disk_errors, number_name
+from weft.storage.seen_files import SeenFiles
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -265,3 +267,30 @@ def test_a_directory_of_somebody_else_is_used_with_a_warning(
     monkeypatch.setattr(Path, "chmod", refused)
     Directory.open(tmp_path / "state").close()
     assert "belongs to somebody else" in caplog.text
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES])
+def test_a_file_that_cannot_be_opened_now_is_not_said_to_be_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As it was: the head was said to be damaged, and lines and logs of inputs raised a bare OSError."""
+    directory = Directory.open(tmp_path)
+    directory.append_json({"a": 1}, "x.jsonl")
+    files = SeenFiles(directory)
+    files.add("a", ["f"])
+    saved = files.save()
+
+    def refuse(*_: object, **__: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refuse)
+        with pytest.raises(StateUnavailable, match="head"):
+            head._read(tmp_path / head.HEAD_FILE)
+        with pytest.raises(StateUnavailable, match=r"x\.jsonl"):
+            directory.read_lines("x.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr("builtins.open", refuse)
+        with pytest.raises(StateUnavailable, match="inputs/"):
+            SeenFiles(directory).load(saved)
+    directory.close()

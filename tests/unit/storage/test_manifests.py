@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.errors import ResultsGone
+from weft.errors import ResultsGone, StateCorrupt
 from weft.storage import manifests as retained
 from weft.storage.journal import Manifest
 from weft.storage.manifests import ManifestLog
@@ -96,3 +96,22 @@ def test_after_a_restart_all_are_on_the_disk(disk: Disk) -> None:
     log.add(manifest(8))
     assert batches(log.between(0)) == [5, 6, 7, 8]
     assert disk.read == [5, 6, 7]
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_manifest_that_is_forgotten_while_it_is_read_is_not_kept(log: ManifestLog, removed: bool) -> None:
+    """A checkpoint may remove its file before it is read, which is no damage."""
+
+    def forget_first(batch: int) -> Manifest:
+        log.forget(5)
+        if removed:
+            raise StateCorrupt("it is missing")
+        return manifest(batch)
+
+    log._on_disk = forget_first
+    if removed:
+        with pytest.raises(ResultsGone, match="results of batch 2 are not kept"):
+            log.read(2)
+    else:
+        assert log.read(2).batch == 2
+    assert 2 not in log._lately

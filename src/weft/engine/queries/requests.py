@@ -21,8 +21,6 @@ from weft.storage.ended_queries import EndedQueries
 TICK = 1
 """The smallest distance of event times, in microseconds."""
 _LATENCIES = 1000
-_SETTLE_AFTER = 1000
-"""If more queries have ended, their records go to disk before the next checkpoint."""
 
 
 @dataclass(slots=True)

@@ -15,9 +15,9 @@ from weft.errors import StateCorrupt, WeftError
 from weft.plan.changelog import Change, Failure, QueryId, QueryRecord
 from weft.plan.slots import NO_SLOTS, Slots, slot_set
 from weft.planner.strategy import live_query
-from weft.storage.directory import RESTORE
 from weft.storage.ended_queries import ENDED_FILE, query_number
 from weft.storage.journal import record_from_json, record_to_json
+from weft.storage.state_errors import RESTORE
 
 _SETTLE_AFTER = 1000
 """If more queries have ended, their records go to disk before the next checkpoint."""

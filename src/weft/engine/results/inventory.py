@@ -1,4 +1,4 @@
-"""What is on disk: buckets of the state, manifests of the result log, and who still needs which file."""
+"""The files on disk: buckets of the state, manifests of the result log, and what still needs each file."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ from weft.storage.reachability import Horizons, horizons, is_reachable
 
 Live = Mapping[QueryId, LiveQuery]
 _TRIMMED_AT_ONCE = 1000
-"""Batches."""
+"""Maximum number of batches that are trimmed in one step."""
 
 
 class Inventory:
-    """Files and their meaning; a file goes when neither a live query nor a retained result can reach it."""
+    """All files and their meaning. A file is removed when neither a live query nor a kept result can reach it."""
 
     def __init__(self, directory: Directory, journal: Journal) -> None:
         self.folder = DataFolder(directory)
         self._journal = journal
         self.buckets: dict[str, Bucket] = {}
         self.masks: dict[int, Slots] = {}
-        """cl(e, now) per epoch e that still has rows: slots whose bits mean the same query today."""
+        """cl(e, now) for each epoch e that still has rows: the slots whose bits still mean the same query."""
         self.open: frozenset[str] = frozenset()
-        """Files with rows or cells of sessions that have not ended."""
+        """Files with rows or cells of sessions that are still open."""
         self.closed: dict[tuple[str, ...], int] = {}
-        """Up to where windows over some streams are ended."""
+        """By set of streams, the event time up to which windows are closed."""
         self._log = ManifestLog(journal.read_manifest)
         self.complete: dict[StoreId, Slots] = {}
-        """Stores of intermediate results, and for which slots they have everything."""
+        """Stored joins, and the slots for which each contains all combinations."""
         self._references: Counter[str] = Counter()
-        """Files that intermediate results of the state refer to."""
+        """Files to which stored joins of the state refer, with the number of buckets that do."""
         self._needed: dict[str, int] = {}
-        """Of files that the state needs: the last batch whose results need them, too."""
+        """For each file that both the state and results need: the last batch whose results need it."""
         self._freed: dict[str, None] = {}
-        """Files of buckets that nobody can reach any more: they go when the next manifest has said so."""
+        """Files of unreachable buckets. They are removed after the next manifest has named them."""
         self._stores: dict[QueryId, tuple[StoreId, ...]] = {}
 
     def forget_meaning(self, changed: Slots) -> None:
-        """The changelog-set of a boundary, ANDed into the changelog-set of every epoch (AStream eq. 4.2)."""
+        """Remove the slots that changed at a boundary from the changelog-set of every epoch (AStream eq. 4.2)."""
         self.masks = {epoch: Slots(mask & ~changed) for epoch, mask in self.masks.items()}
         self.complete = {store: Slots(slots & ~changed) for store, slots in self.complete.items()}
 
     def reopen(self, streams: Iterable[str]) -> None:
-        """Windows over these streams may end at earlier times again: their watermarks were set back."""
+        """Forget up to where windows over these streams are closed, because their watermarks were set back."""
         for stream in streams:
             self.closed = {names: until for names, until in self.closed.items() if stream not in names}
 
     def fold(self, manifest: Manifest, live: Slots) -> list[str]:
-        """Take in what a batch made; its rows were tagged for the slots `live`. Returns the files that nobody needs any
-        more, which are to be removed when the core's lock is not held."""
+        """Apply the manifest of a batch whose rows were tagged for the slots `live`. Return the files that are unneeded
+        now; the caller removes them when the core's lock is not held."""
         self._needed |= dict.fromkeys(filter(self._is_alive, manifest.result_files()), manifest.batch)
-        left = [*self._remove_buckets((*manifest.merged_away, *manifest.freed)), *manifest.freed]
+        removed = [*self._remove_buckets((*manifest.merged_away, *manifest.freed)), *manifest.freed]
         self._freed = {path: None for path in self._freed if path not in set(manifest.freed)}
         self.buckets |= {bucket.path: bucket for bucket in manifest.buckets}
         self._references.update(name for bucket in manifest.buckets for name in bucket.refs)
@@ -71,30 +71,31 @@ class Inventory:
         self.complete = dict(manifest.complete)
         self.masks[manifest.batch] = live
         self.open = frozenset(manifest.open)
-        self.closed = dict(manifest.closed)  # of the live queries' streams: others' rows are older than any new query
+        # Only the live queries' sets of streams: rows of others are older than any query that may begin later.
+        self.closed = dict(manifest.closed)
         self._log.add(manifest)
-        return self._leave(left)
+        return self._leave(removed)
 
     def _is_alive(self, path: str) -> bool:
-        """Whether the state needs a file."""
+        """Return whether the state needs a file."""
         return path in self.buckets or self._references[path] > 0
 
     def _remove_buckets(self, paths: Iterable[str]) -> list[str]:
-        """Take buckets out of the state; returns their files and those they refer to."""
-        left = []
+        """Remove buckets from the state. Return their files and the files to which they refer."""
+        files = []
         for path in paths:
             if path in self.buckets:
                 refs = self.buckets.pop(path).refs
                 self._references.subtract(refs)
-                left += [path, *refs]
-        return left
+                files += [path, *refs]
+        return files
 
     def _leave(self, paths: Iterable[str]) -> list[str]:
-        """Files have left the state, durably: returns what no results need; the rest goes with those results."""
+        """Of files that left the state durably, return those that no results need. `trim` removes the others."""
         dead = (path for path in dict.fromkeys(paths) if not self._is_alive(path))
-        gone = [path for path in dead if self._needed.pop(path, -1) < self._log.first]
-        self._references += Counter()
-        return gone
+        unneeded = [path for path in dead if self._needed.pop(path, -1) < self._log.first]
+        self._references += Counter()  # drops counts of zero
+        return unneeded
 
     # ---- results
 
@@ -105,15 +106,15 @@ class Inventory:
 
     @property
     def first_result(self) -> int | None:
-        """The first batch whose results are kept; None if there is none."""
+        """The first batch whose results are kept; None if no results are kept."""
         return self._log.first if self._log.first < self._log.following else None
 
     def results_of(self, first: int, last: int | None = None) -> Manifests:
-        """Retained manifests of batches first … last − 1; those of long ago are read from the disk, one by one."""
+        """Return the kept manifests of batches first … last − 1. Older ones are read from disk one by one."""
         return self._log.between(first, last)
 
     def merges(self, live: Live, streams: Mapping[str, Stream]) -> tuple[tuple[str, ...], ...]:
-        """Small buckets that the next batch should merge."""
+        """Return groups of small buckets that the next batch should merge."""
         reaches: dict[StoreId, int | None] = {}
         for store, limits in horizons(live.values(), self._places(live), dict.fromkeys(streams, 0), None).items():
             oldest = [limit for limit, _ in limits]
@@ -121,8 +122,8 @@ class Inventory:
         return choose_merges(self.buckets.values(), reaches)
 
     def _places(self, live: Live) -> Mapping[QueryId, tuple[StoreId, ...]]:
-        """The stores of each live query, worked out once: a query never changes its place."""
-        self._stores = {query: self._stores.get(query) or _places(each) for query, each in live.items()}
+        """Return the stores of each live query, computed once per query, since they never change."""
+        self._stores = {query: self._stores.get(query) or live_query.stores for query, live_query in live.items()}
         return self._stores
 
     # ---- garbage
@@ -135,26 +136,26 @@ class Inventory:
         *,
         stored: Sequence[StoredJoin] = (),
     ) -> None:
-        """Free the buckets that no live query, no plan (`stored`) and no retain period can reach any more."""
+        """Free the buckets that no live query, stored join of the plan (`stored`) or retain period can reach."""
         watermarks = {name: newest - to_micros(streams[name].lateness) for name, newest in max_times.items()}
         limits = horizons(live.values(), self._places(live), watermarks, self.closed, stored=stored)
-        gone = [b for b in self.buckets.values() if not self._is_needed(b, limits, streams.get(b.stream), max_times)]
-        left = self._remove_buckets([bucket.path for bucket in gone])
-        self._freed |= dict.fromkeys(path for path in left if not self._is_alive(path))
-        # What this plan does not want of a store for a query is gone, whatever the next plan wants.
-        wanted = {each.id: each.slots for each in stored}
-        self.complete = {at: Slots(slots & wanted[at]) for at, slots in self.complete.items() if at in wanted}
+        garbage = [b for b in self.buckets.values() if not self._is_needed(b, limits, streams.get(b.stream), max_times)]
+        files = self._remove_buckets([bucket.path for bucket in garbage])
+        self._freed |= dict.fromkeys(path for path in files if not self._is_alive(path))
+        # Combinations that this plan does not store for a query are missing in later plans that store them again.
+        kept = {join.id: join.slots for join in stored}
+        self.complete = {store: Slots(slots & kept[store]) for store, slots in self.complete.items() if store in kept}
         epochs = {bucket.epoch for bucket in self.buckets.values()}
         self.masks = {epoch: mask for epoch, mask in self.masks.items() if epoch in epochs}
 
     @property
     def freed(self) -> tuple[str, ...]:
-        """What the next manifest has to say: which buckets are not in the state any more. Their files are there until
-        then, since a restart before it may find them in reach again."""
+        """The files of unreachable buckets, which the next manifest names. They stay until then, since a restart before
+        that manifest may find them reachable again."""
         return tuple(self._freed)
 
     def _is_needed(self, bucket: Bucket, limits: Horizons, stream: Stream | None, max_times: Mapping[str, int]) -> bool:
-        if stream is None:  # it was dropped
+        if stream is None:  # the stream was dropped
             return False
         if bucket.path in self.open:
             return True
@@ -163,25 +164,25 @@ class Inventory:
         return is_reachable(bucket, self.masks.get(bucket.epoch, Slots(0)), limits, retained)
 
     def trim(self, before: int) -> None:
-        """Forget the results of batches older than `before` and free what only they needed."""
+        """Forget the results of batches older than `before`, and remove the files that only they needed."""
         before = min(before, self._log.following)
         while self._log.first < before:
-            some = min(before, self._log.first + _TRIMMED_AT_ONCE)
-            files = [path for manifest in self._log.between(0, some) for path in self._files_until(manifest)]
-            # Said before it is done: after a restart nobody may look for files that are gone.
-            self._journal.trim(max(some, self._journal.trimmed))
-            self._log.forget(some)
+            end = min(before, self._log.first + _TRIMMED_AT_ONCE)
+            files = [path for manifest in self._log.between(0, end) for path in self._files_until(manifest)]
+            # Recorded before the files are removed: after a restart, nothing may look for missing files.
+            self._journal.trim(max(end, self._journal.trimmed))
+            self._log.forget(end)
             self.folder.remove(files)
 
     def _files_until(self, manifest: Manifest) -> list[str]:
-        """Files that are there until the results of a batch go: its own, and what has left the state with it."""
+        """Return the files to remove with the results of a batch: its own, and those that left the state with it."""
         files = dict.fromkeys((*manifest.own_files(), *manifest.merged_away, *manifest.freed))
         lasting = set(manifest.lasting)
         return [path for path in files if path not in lasting and not self._is_alive(path)]
 
     def lasting(self, manifest: Manifest) -> tuple[str, ...]:
-        """Files that a batch merges away, and that intermediate results refer to after it: results of later batches
-        may need them, until what refers to them is freed."""
+        """Return the files that a batch merges away and to which stored joins still refer. Results of later batches may
+        need them until the buckets of the stored joins are freed."""
         after = self._references.copy()
         for path in (*manifest.merged_away, *manifest.freed):
             if path in self.buckets:
@@ -190,19 +191,19 @@ class Inventory:
         return tuple(path for path in manifest.merged_away if after[path] > 0)
 
     def begin(self, first: int, next_batch: int) -> None:
-        """After a restart: batches first … next_batch − 1 are those whose results are kept."""
+        """Set the range of batches whose results are kept, after a restart: first … next_batch − 1."""
         self._log.begin(first, next_batch)
 
     def small_files(self, manifest: Manifest) -> list[str]:
-        """Files that go when the results of a batch do, and need no place of their own until then."""
+        """Return the files to remove with the results of a batch, which may be packed with its manifest until then."""
         return [path for path in self._files_until(manifest) if path not in self._freed]
 
     def remove_attempt(self, batch: int, attempt: str) -> None:
-        """Remove the files of an attempt at a batch that failed."""
+        """Remove the files of a failed attempt at a batch."""
         self.folder.remove_attempt(batch, attempt)
 
     def to_json(self) -> dict[str, Any]:
-        """As in a checkpoint; the result log has files of its own."""
+        """Return the JSON value for a checkpoint. The result log is not part of it: it has files of its own."""
         return {
             "buckets": [bucket.to_json() for bucket in self.buckets.values()],
             "masks": {str(epoch): hex(mask) for epoch, mask in self.masks.items()},
@@ -214,7 +215,7 @@ class Inventory:
         }
 
     def load(self, value: dict[str, Any]) -> None:
-        """The inverse of `to_json`."""
+        """Restore the state from the output of `to_json`."""
         self.buckets = {bucket["path"]: Bucket.from_json(bucket) for bucket in value["buckets"]}
         self.masks = {int(epoch): Slots(int(mask, 16)) for epoch, mask in value["masks"].items()}
         self.open = frozenset(value.get("open", ()))
@@ -223,8 +224,3 @@ class Inventory:
         self._references.update(name for bucket in self.buckets.values() for name in bucket.refs)
         self._needed = dict(value["needed"])
         self._freed = dict.fromkeys(value["freed"])
-
-
-def _places(live: LiveQuery) -> tuple[StoreId, ...]:
-    """As its record has them: what is on disk must not be out of reach because this release would call it otherwise."""
-    return tuple(map(StoreId, live.record.stores)) or live.strategy.stores

@@ -1,8 +1,7 @@
-"""What is known durably of the sinks of queries: how far each has got, and what it has missed."""
+"""Durable notes on the sinks of queries: how far each sink has got, and which batches it has missed."""
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,38 +9,38 @@ from typing import Any
 from weft.engine.core import Core
 from weft.engine.sinks.sinks import ParquetSink, Sink, claim, release
 from weft.plan.changelog import QueryId, QueryRecord
-from weft.storage.directory import IDENTITY_FILE, Directory, missing
+from weft.storage.directory import IDENTITY_FILE, Directory
 from weft.storage.ended_queries import is_id
+from weft.storage.state_errors import missing
 
-_log = logging.getLogger("weft.sinks")
 _FOLDER = "sinks"
 _MOST_GAPS = 1000
-"""Gaps that are remembered of one sink; who resumes one more often than that has the latest."""
+"""The number of gaps that are remembered per sink; older gaps are forgotten."""
 
 
 @dataclass(slots=True)
 class SinkNote:
-    """A query's sink, as `sinks/<query>.json` has it."""
+    """The progress of a query's sink, as written to `sinks/<query>.json`."""
 
     query: QueryId
     delivered: int
-    """The first batch that the sink has not had."""
+    """The first batch that the sink has not received."""
     parquet: str | None = None
-    """Where the files are; None for a callback, which only the user's program has."""
+    """The directory of a Parquet sink; None for a callback, which only the user's program has."""
     failed: str = ""
-    """Why nothing is delivered any more, until somebody resumes it."""
+    """Why nothing is delivered until somebody resumes the sink; empty if the sink has not failed."""
     gaps: list[dict[str, Any]] = field(default_factory=list)
-    """Batches that were never delivered: `from`, `until` (not included) and `reason`."""
+    """Batches that were never delivered: `from`, `until` (exclusive) and `reason`."""
 
     def save(self, directory: Directory) -> None:
-        """Write it durably."""
+        """Write the note durably."""
         value = {"delivered": self.delivered, "failed": self.failed, "gaps": self.gaps}
         if self.parquet is not None:
             value["parquet"] = self.parquet
         directory.write_json(value, _FOLDER, self.query + ".json")
 
     def skip_to(self, batch: int, *, created: int) -> None:
-        """Somebody knows that rows are missing, and wants those from `batch` on; before `created` there were none."""
+        """Continue with `batch` and note a gap if batches since `created`, the query's first, are skipped."""
         self.delivered = max(self.delivered, created)
         if batch > self.delivered:
             reason = self.failed or "results were not kept for as long"
@@ -52,7 +51,7 @@ class SinkNote:
 
 
 def read_note(directory: Directory, query: QueryId) -> SinkNote | None:
-    """What is known of a query's sink; None if it has none."""
+    """Return the note on a query's sink; None if the query has no sink."""
     value = directory.read_json(_FOLDER, query + ".json")
     if value is None:
         return None
@@ -62,7 +61,7 @@ def read_note(directory: Directory, query: QueryId) -> SinkNote | None:
 
 
 def new_note(core: Core, query: QueryId, sink: Sink) -> SinkNote:
-    """A sink that has had nothing: it begins with its query, or where an earlier one has had all of it."""
+    """Return the note on a new sink, which starts with its query, or at its end if an earlier sink got all rows."""
     path = sink.path if isinstance(sink, ParquetSink) else None
     with core.lock:
         record = core.roster.records.get(query)
@@ -73,17 +72,16 @@ def new_note(core: Core, query: QueryId, sink: Sink) -> SinkNote:
 
 
 def noted(directory: Directory) -> list[QueryId]:
-    """Queries that have a sink."""
+    """Return the queries that have a note on a sink."""
     return [QueryId(path.stem) for path in directory.path(_FOLDER).glob("q*.json") if is_id(path.stem)]
 
 
 def check_noted(core: Core) -> None:
-    """Raise StateCorrupt if a query has a sink and the file is missing that says how far it has got: without it nothing
-    would be delivered any more, and nobody would be told."""
-    there = set(noted(core.directory))
-    for query in sorted(core.roster.sinks - there):
+    """Raise StateCorrupt if the note of a query's sink is missing, because delivery would silently stop without it."""
+    present = set(noted(core.directory))
+    for query in sorted(core.roster.sinks - present):
         record = core.roster.records.get(query)
-        # A sink that has had everything has no file; a crash may have come before that was summed up.
+        # A sink that has received everything has no note; a crash may have come before the next checkpoint.
         if record is None or (record.ended is not None and core.roster.ended.was_delivered(query)):
             core.roster.sinks.discard(query)
         else:
@@ -91,7 +89,7 @@ def check_noted(core: Core) -> None:
 
 
 def finish_note(core: Core, record: QueryRecord) -> None:
-    """A query has ended and its sink has had everything: that is noted with its record, and then the file goes."""
+    """Write to the record of an ended query that its sink has received everything, then remove the note."""
     core.roster.ended.put([record], delivered=True)
     _remove(core.directory, record.id)
     with core.lock:
@@ -99,12 +97,12 @@ def finish_note(core: Core, record: QueryRecord) -> None:
 
 
 def _remove(directory: Directory, query: QueryId) -> None:
-    """Forget a sink; whose its directory is stays written there."""
+    """Remove the note on a sink; its directory keeps the name of its owner."""
     directory.path(_FOLDER, query + ".json").unlink(missing_ok=True)
 
 
 def forget(directory: Directory, query: QueryId) -> None:
-    """Give back what a query that never was in effect had taken: another one may get its id."""
+    """Remove the note and the claim of a query that never took effect, because another query may get its id."""
     note = read_note(directory, query)
     if note is not None and note.parquet is not None:
         release(Path(note.parquet), _owner(directory, query), _by_path(directory, query))
@@ -112,27 +110,27 @@ def forget(directory: Directory, query: QueryId) -> None:
 
 
 def give_back(core: Core) -> None:
-    """After a crash: forget the sinks of queries that are not on record. To be called before any is created."""
+    """Forget, after a crash, the sinks of queries that are not on record. Call this before creating queries."""
     for query in noted(core.directory):
         if query not in core.roster.records:
             forget(core.directory, query)
 
 
 def claim_for(core: Core, query: QueryId, sink: Sink) -> None:
-    """Make sure that a sink is a query's alone; raises if it cannot be."""
+    """Claim the directory of a Parquet sink for one query; raises InvalidSetting if another query owns it."""
     if isinstance(sink, ParquetSink):
-        owner, once = _owner(core.directory, query), _by_path(core.directory, query)
-        claim(Path(sink.path), owner, once=once)
+        owner, former = _owner(core.directory, query), _by_path(core.directory, query)
+        claim(Path(sink.path), owner, once=former)
 
 
 def _by_path(directory: Directory, query: QueryId) -> str:
-    """What owners were called by earlier versions."""
+    """Return the owner name of a query in earlier versions, which contains the path of the state directory."""
     return f"{directory.root}:{query}"
 
 
 def _owner(directory: Directory, query: QueryId) -> str:
-    """Whose a directory is: the state directory has a name that it keeps wherever it is moved to."""
-    known = directory.read_json(IDENTITY_FILE)
-    if known is None:
+    """Return the owner name of a query, which contains the id of the state directory and so survives its move."""
+    identity = directory.read_json(IDENTITY_FILE)
+    if identity is None:
         raise missing(IDENTITY_FILE)
-    return f"{known['id']}:{query}"
+    return f"{identity['id']}:{query}"

@@ -90,9 +90,10 @@ class Quarantine:
                         copy.write(data)
                 temporary.replace(target)
             except OSError as error:
+                return f"There is no copy of it here: {error}. Keep the file itself.\n"
+            finally:
                 with suppress(OSError):
                     temporary.unlink(missing_ok=True)
-                return f"There is no copy of it here: {error}. Keep the file itself.\n"
         return ""
 
     def _write(self, name: str, data: bytes) -> None:

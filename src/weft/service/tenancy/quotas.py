@@ -63,10 +63,11 @@ class Quotas:
             return
         with self._lock:
             wait = bucket.wait_for(count)
-            if wait > 0 or count > (limits.creates_per_minute or count):
+            too_many = count > (limits.creates_per_minute or count)
+            if wait > 0 or too_many:
                 raise QuotaExceeded(
                     f'tenant "{tenant.name}" may create {limits.creates_per_minute} queries per minute',
-                    hint=f"Try again in {max(wait, 1):.0f} s.",
+                    hint="Create fewer queries at once." if too_many else f"Try again in {max(wait, 1):.0f} s.",
                     retry_after=wait,
                 )
             bucket.take(count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from weft.engine.catalog import Catalog
 from weft.engine.core import Core
 from weft.engine.queries import records
 from weft.engine.query import Query
-from weft.errors import StateCorrupt, UnknownQuery
+from weft.errors import StateCorrupt, StateUnavailable, UnknownQuery
 from weft.plan.changelog import QueryId, QueryRecord
 from weft.sql import bind
 from weft.storage import ended_queries as disk
@@ -103,6 +104,20 @@ def all_of(ended: EndedQueries) -> list[object]:
         found += [ended.get(QueryId(f"q{number}")), ended.was_delivered(QueryId(f"q{number}"))]
         found += [ended.latest(f"n{number % 7}")]
     return found
+
+
+@pytest.mark.parametrize("number", [sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR | 2 << 8])
+def test_a_file_that_cannot_be_used_now_is_not_said_to_be_damaged(
+    ended: EndedQueries, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(_: object) -> None:
+        error = sqlite3.OperationalError("not now")
+        error.sqlite_errorcode, error.sqlite_errorname = number, "SQLITE_X"
+        raise error
+
+    monkeypatch.setattr(disk.sqlite3, "connect", refuse)
+    with pytest.raises(StateUnavailable, match="cannot be used now"):
+        ended.names("")
 
 
 def test_a_flipped_bit_is_said_or_does_no_harm(ended: EndedQueries, tmp_path: Path) -> None:

@@ -40,8 +40,9 @@ def test_creates_come_back_with_time() -> None:
 
 
 def test_more_at_once_than_a_minute_gives_is_never_possible() -> None:
-    with pytest.raises(QuotaExceeded):
+    with pytest.raises(QuotaExceeded) as refused:
         Quotas(Clock()).create(tenant(creates_per_minute=6), 7, live=0)
+    assert refused.value.hint == "Create fewer queries at once."
 
 
 def test_a_refused_create_costs_nothing() -> None:
