@@ -99,7 +99,7 @@ large-tests: setup  ## joins and windows over several GiB of text against DuckDB
 docs: setup  ## the documentation as a site in build/site, with a strict check of its links
 	$(BIN)/zensical build --strict --clean --config-file mkdocs.yml
 
-golden-update: setup  ## rewrite the expected plans in tests/golden; read what changed before you commit it
+golden-update: setup  ## rewrite the expected bound queries, errors and plans in tests/golden; read what changed before you commit it
 	$(PYTEST) tests/golden --update
 
 fuzz: setup  ## the property tests for as long as you like: make fuzz SECONDS=600

@@ -16,14 +16,15 @@ import pytest
 import weft
 from tests.spark.support import DDL, Place, alone, at, events, ordered, put, rows, steps, wait_for, within
 from tests.support.disk import fill, small_disk
+from tests.support.error_cases import PATHS, read_cases
 from tests.support.sql_streams import STREAMS
-from tests.unit.sql.test_bad_queries import CASES
 from weft import WeftError
 from weft.kernels.payload_types import payload_type
 from weft.storage.directory import FORMAT
 
 pytestmark = pytest.mark.spark
 
+CASES = [(case.code, case.name, case.sql) for path in PATHS for case in read_cases(path)]
 JOIN = "SELECT x.v, y.v AS w FROM a [RANGE 10 SECONDS] x JOIN b [RANGE 10 SECONDS] y ON x.k = y.k"
 
 

@@ -178,11 +178,11 @@ def test_explain_names_what_is_shared(place: Place) -> None:
     single = engine.create("SELECT v FROM a", name="single")
     text = first.explain()
     assert "slot 0" in text
-    assert "partitioned by `k`; shared with second" in text
+    assert "rows of a by `k`; shared with second" in text
     assert text.count("shared with second") == 3  # both stores and the join
     assert "third" not in text
     assert "shared with nobody" in third.explain()
-    assert "rows of selections" in single.explain()
+    assert "runs as a selection" in single.explain()
     whole = engine.explain()
     assert "4 queries" in whole
     assert "2 joins" in whole

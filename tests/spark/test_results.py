@@ -33,7 +33,7 @@ def test_a_range_of_computed_rows_is_computed_alone(place: Place, monkeypatch: p
     place.put("a", *((n / 10, n % 7, n, f"n{n}") for n in range(40)), (100, 1, 1, None))
     steps(engine)
     asked: list[int] = []
-    project = projected.project
+    project = projected.read_results
 
     def counted(spark: Any, reading: Reading, chunks: Sequence[Chunk], outputs: Any, **options: Any) -> Any:
         asked.extend(read_chunk(reading, chunk).num_rows for chunk in chunks)

@@ -173,13 +173,13 @@ def test_a_failing_callback_holds_up_nobody(place: Place) -> None:
     for number in range(2):
         place.put("a", (number, 7, number))
     steps(engine)
-    wait_for(lambda: engine.deliveries.error_of(query.id), "the failure is reported")
-    assert "the other side is away" in engine.deliveries.error_of(query.id)
+    wait_for(lambda: engine.catalog.deliveries.error_of(query.id), "the failure is reported")
+    assert "the other side is away" in engine.catalog.deliveries.error_of(query.id)
     wait_for(lambda: len(_read(place.root / "out")) == 2, "the other sink gets its rows")
     assert rows(query) == [(0,), (1,)]
     assert rows(other) == [(7,), (7,)]
     broken = False
-    wait_for(lambda: not engine.deliveries.error_of(query.id), "it is tried again")
+    wait_for(lambda: not engine.catalog.deliveries.error_of(query.id), "it is tried again")
     assert sorted(set(got)) == [(0, 0), (1, 1)]
 
 

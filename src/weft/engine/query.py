@@ -28,10 +28,7 @@ _log = logging.getLogger("weft")
 
 
 class Query:
-    """A handle on one query, which stays valid after the query has ended.
-
-    With `ended`, the record of an ended query, the handle need not look up how the query ended.
-    """
+    """A handle on one query, which stays valid after the query has ended; `ended` saves looking up its record."""
 
     def __init__(
         self,
