@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 VERSION = 1
@@ -116,6 +116,11 @@ class Run:
 def to_json(run: Run) -> dict[str, Any]:
     """As JSON takes it."""
     return asdict(run)
+
+
+def compact(run: Run) -> Run:
+    """Return the run without the samples, which only plots need: one small record per published run."""
+    return replace(run, cells=tuple(replace(cell, samples=()) for cell in run.cells))
 
 
 def from_json(value: Mapping[str, Any]) -> Run:

@@ -28,7 +28,7 @@ from weft_bench.driver.plan import Progress
 from weft_bench.driver.session import CellFailed
 from weft_bench.experiments import Impossible, Program, plan_cell, workload_of
 from weft_bench.quick import machine
-from weft_bench.record import Cell, Run, to_json
+from weft_bench.record import Cell, Run, compact, to_json
 from weft_bench.reports.markdown import to_markdown
 from weft_bench.reports.plots import draw
 from weft_bench.reports.progress import Display, display
@@ -129,9 +129,10 @@ def write(run: Run, path: Path) -> None:
 
 
 def write_report(run: Run, folder: Path) -> None:
-    """Markdown and pictures."""
+    """Write the report, its plots, and a compact record, with which other runs can be compared."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.md").write_text(to_markdown(run, draw(run, folder)), encoding="utf-8")
+    (folder / "record.json").write_text(json.dumps(to_json(compact(run)), indent=1) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.tests.unit.reports.made_up import cell, limit
+from weft_bench.compare import read
 from weft_bench.driver.plan import CellPlan, Progress
 from weft_bench.driver.session import CellFailed
 from weft_bench.experiments import EXPERIMENTS, Impossible, Options, Program
 from weft_bench.list_command import SYSTEMS
 from weft_bench.list_command import main as list_everything
 from weft_bench.paths import python_path
-from weft_bench.record import Cell, Run, from_json
+from weft_bench.record import Cell, Run, compact, from_json
 from weft_bench.run_command import INTERRUPTED, Means, Turn, left_to_do, main, turns, why_not
 from weft_bench.run_options import parameter
 from weft_bench.systems.registry import CONTENDERS
@@ -124,7 +125,10 @@ def test_a_run_gives_a_record_and_a_report(tmp_path: Path, capsys: pytest.Captur
     ]
     assert found.settings["command"][:3] == ["weft-bench", "run", "sc1"]
     assert found.settings["creates_per_second"] == 100.0
-    assert {path.name for path in (tmp_path / "report").iterdir()} > {"report.md", "throughput.png"}
+    assert {path.name for path in (tmp_path / "report").iterdir()} > {"report.md", "record.json", "throughput.png"}
+    published = read(tmp_path / "report" / "record.json")
+    assert published == compact(found)
+    assert not any(cell.samples for cell in published.cells)
     said = capsys.readouterr().out
     assert "[1/6] weft with 1 query\n  saturate: 1 live, 1.00 M rows/s in, 900 k passed" in said
     assert "flink with 5 queries: sustains 1.00 k rows/s" in said
