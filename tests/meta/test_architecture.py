@@ -33,7 +33,8 @@ def test_every_step_names_a_file() -> None:
 
 
 def test_every_word_of_the_glossary_names_one_place() -> None:
-    rows = [line for line in text_of("glossary").splitlines() if line.startswith("| ")][1:]
+    words, _, _ = text_of("glossary").partition("## Words that are not used")
+    rows = [line for line in words.splitlines() if line.startswith("| ")][1:]
     assert len(rows) > 20
     assert [row for row in rows if len(FILE.findall(row)) != 1] == []
 

@@ -161,7 +161,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class StoredJoin:
-    """A kept intermediate result: combinations of `inputs` that probe steps of other inputs visit.
+    """Kept combinations of `inputs` that probe steps of other inputs visit.
 
     `indexes` are the keys by which it is probed. `stage` is the first stage that sees the combinations that the same
     batch adds.

@@ -155,7 +155,7 @@ def _join_parts(
 
 
 def _write_segment(task: BatchTask, partition: int, matches: list[_Match], report: ProbeReport) -> None:
-    """Write the matched lists; rows of parts with few matches are copied, so that the parts can be freed."""
+    """Write the pairs; rows of parts with few matches are copied, so that the parts can be freed."""
     base = task.new_file(f"p{partition}", suffix="")
     refs = dict[tuple[str, int], tuple[PartRef, Array | None]]()
     for at, (view, rows) in _used_rows(matches).items():

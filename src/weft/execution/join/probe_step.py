@@ -1,6 +1,6 @@
 """A probe step: combinations meet the rows of a store, and the results that some query wants go on.
 
-Steps pass on matched lists only (late materialization): a step reads the rows of the store it probes and, of the
+Steps pass on row numbers only (late materialization): a step reads the rows of the store it probes and, of the
 members of a combination, only keys and the columns that conditions compare.
 """
 

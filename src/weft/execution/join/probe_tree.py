@@ -1,7 +1,7 @@
 """The walk of new rows through the probe trees, in one task of one probe stage.
 
 It is a plain function on files, so it runs the same in a test process and in a Spark task. A stage ends where
-combinations must be partitioned by another key. They are then written as a matched list, from which the tasks of the
+combinations must be partitioned by another key. They are then written to a file, from which the tasks of the
 next stage read their ranges of hashes.
 """
 

@@ -1,4 +1,4 @@
-"""Enumeration of intermediate results and probe orders (CLASH V, algorithms 1 and 2).
+"""Enumeration of stored joins and probe orders (CLASH V, algorithms 1 and 2).
 
 The optimizers never enumerate complete orders. These functions show the alternatives of a decision, and serve tests.
 """
