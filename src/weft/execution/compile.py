@@ -132,7 +132,7 @@ def computed_parts(query: BoundQuery, relation: int) -> list[Expression]:
 
 def _slice_tag(store: SliceStore, plan: SharedPlan) -> SliceTag:
     users: dict[Expression, Slots] = {}
-    for live in (live for live in plan.queries if store.slots >> live.slot & 1):
+    for live in plan.queries_in(store.slots):
         for part in _accumulated_parts(live.query, store):
             users[part] = Slots(users.get(part, 0) | 1 << live.slot)
     return SliceTag(
@@ -168,7 +168,7 @@ def _combined_tags(slices: Mapping[StoreId, SliceTag], plan: SharedPlan) -> dict
     tags: dict[str, tuple[CombinedTag, ...]] = {}
     for tag in slices.values():
         if tag.store.side.source:
-            queries = [live for live in plan.queries if tag.store.slots >> live.slot & 1]
+            queries = plan.queries_in(tag.store.slots)
             shapes: dict[Sliding, Slots] = {}
             for live in queries:
                 assert live.query.sliding is not None
@@ -183,7 +183,7 @@ def _texts(accumulators: Iterable[tuple[Function, Expression]]) -> tuple[Accumul
 
 
 def _aggregate_close(aggregate: SharedAggregate, plan: SharedPlan) -> AggregateClose:
-    queries = [live for live in plan.queries if aggregate.slots >> live.slot & 1]
+    queries = plan.queries_in(aggregate.slots)
     combined = any(isinstance(live.strategy, ProbeAggregate) for live in queries)
     return AggregateClose(
         aggregate=aggregate,
@@ -222,7 +222,7 @@ def _pair_plan(query: BoundQuery) -> PairPlan:
 
 
 def _session_close(join: SharedSessionJoin, plan: SharedPlan) -> SessionClose:
-    queries = (live for live in plan.queries if join.slots >> live.slot & 1)
+    queries = plan.queries_in(join.slots)
     streams = sorted({plan.store(store).stream for store, _ in join.places})
     return SessionClose(join, tuple(streams), tuple(_session_gather(live, plan) for live in queries))
 

@@ -99,8 +99,7 @@ def _write(program: Program, task: BatchTask, partition: int, *, store: Store, s
 
 
 def _views(task: BatchTask, bucket: Bucket, low: int, high: int) -> list[PartView]:
-    numbers = [n for n, part in enumerate(bucket.parts) if part.rows and part.low <= high and part.high >= low]
-    return open_parts(Path(task.data) / bucket.path, numbers)
+    return open_parts(Path(task.data) / bucket.path, bucket.parts_in(low, high))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -80,8 +80,7 @@ def _tagged(program: Program, task: BatchTask, report: TagReport) -> Iterator[Se
 def _destinations(program: Program, bucket: Bucket, partitions: int) -> Iterator[int]:
     probed = bucket.store in program.probed_stores.values()  # then every task reads it, by any of its keys
     for partition in range(partitions):
-        low, high = hash_range(partition, partitions)
-        if probed or any(part.rows and part.low <= high and part.high >= low for part in bucket.parts):
+        if probed or bucket.parts_in(*hash_range(partition, partitions)):
             yield partition
 
 

@@ -11,7 +11,7 @@ from weft.plan.strategy import EquiJoin
 
 def join_windows(join: SharedJoin, plan: SharedPlan) -> WindowTable:
     """Return the window table of all queries of a join of two stores."""
-    entries = [_window_entry(live) for live in plan.queries if join.slots >> live.slot & 1]
+    entries = [_window_entry(live) for live in plan.queries_in(join.slots)]
     return build_window_table(entries, plan.words)
 
 

@@ -120,6 +120,10 @@ class SharedPlan:
     aggregates: tuple[SharedAggregate, ...] = ()
     probes: ProbeForest = NO_PROBES
 
+    def queries_in(self, slots: Slots) -> list[LiveQuery]:
+        """Return the queries in some slots."""
+        return [live for live in self.queries if slots >> live.slot & 1]
+
     def store(self, store_id: StoreId) -> Store:
         """Return the store with this id."""
         return next(store for store in self.stores if store.id == store_id)

@@ -87,6 +87,10 @@ class Bucket:
         """The smallest event time of a row."""
         return min(part.min_time for part in self.parts if part.rows)
 
+    def parts_in(self, low: int, high: int) -> list[int]:
+        """Return the numbers of the parts that have rows and overlap a range of hashes, both ends included."""
+        return [n for n, part in enumerate(self.parts) if part.rows and part.low <= high and part.high >= low]
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON value that a manifest contains."""
         return {

@@ -117,10 +117,6 @@ class EndedQueries:
         text = f"SELECT {_ROW} FROM ended WHERE number > ? AND {where} ORDER BY number {order} LIMIT ?"
         return self._records(text, after, *bounds, limit)
 
-    def since(self, batch: int) -> list[QueryRecord]:
-        """Return the records of queries that ended after a batch."""
-        return self._records(f"SELECT {_ROW} FROM ended WHERE until > ? ORDER BY number", batch)
-
     def over(self, stream: str) -> list[QueryId]:
         """Return the ids of queries that have read a stream."""
         queries = []

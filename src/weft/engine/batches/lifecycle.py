@@ -70,11 +70,6 @@ class Running:
         """Whether batches are run in the background."""
         return self._thread is not None and not self._ended.is_set()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether the last check found no input."""
-        return self._idle
-
     def health(self) -> Health:
         """Return the health of the engine. Takes no lock and does not call Spark, which may hang."""
         batches, faults = self._batches, self._inputs.faults()

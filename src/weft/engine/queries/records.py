@@ -65,13 +65,6 @@ class Records(Mapping[QueryId, QueryRecord]):
         ordered = sorted(wanted, key=lambda record: query_number(record.id))
         return ordered[-limit:] if latest else ordered[:limit]
 
-    def live_after(self, batch: int) -> list[QueryRecord]:
-        """Return the records of queries that are live, or were after a batch."""
-        records = {record.id: record for record in self._disk.since(batch)}
-        records |= {query: record for query, record in self.lately.items() if (record.ended or 0) > batch}
-        records |= {query: entry.record for query, entry in self._live.items()}
-        return sorted(records.values(), key=lambda record: query_number(record.id))
-
     def latest(self, name: str) -> QueryRecord | None:
         """Return the latest ended query that had a name."""
         return self.latest_here(name) or self.latest_on_disk(name)

@@ -18,7 +18,7 @@ from weft.planner.plan import assemble
 
 def part_of(plan: SharedPlan, streams: Mapping[str, Stream], slots: Slots) -> SharedPlan:
     """Return the part of a plan that serves the queries in some slots."""
-    queries = [live for live in plan.queries if slots >> live.slot & 1]
+    queries = plan.queries_in(slots)
     return assemble(queries, streams, _forest(plan.probes, slots))
 
 

@@ -76,7 +76,7 @@ def explain_query(live: LiveQuery, plan: SharedPlan, streams: Mapping[str, Strea
 
 def _names(plan: SharedPlan, slots: Slots, *, except_slot: int | None = None) -> str:
     """List the names of the queries in some slots; a long list is cut."""
-    names = [live.record.name for live in plan.queries if slots >> live.slot & 1 and live.slot != except_slot]
+    names = [live.record.name for live in plan.queries_in(slots) if live.slot != except_slot]
     cut = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
     return ", ".join(names[:_MANY]) + cut
 

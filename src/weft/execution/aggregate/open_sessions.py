@@ -102,7 +102,7 @@ class SessionCells:
         low, high = self._range
         side = self._program.slices[store].store.side
         for bucket in (bucket for bucket in self._buckets if bucket.store == store):
-            numbers = [n for n, part in enumerate(bucket.parts) if part.rows and part.low <= high and part.high >= low]
+            numbers = bucket.parts_in(low, high)
             stored = read_sessions(Path(self._task.data) / bucket.path, numbers)
             for number, (cells, index, epoch) in zip(numbers, stored, strict=True):
                 sets = self._meaning(cells.sets, epoch)

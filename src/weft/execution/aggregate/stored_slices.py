@@ -32,7 +32,7 @@ def load_cells(
     low, high = hash_range(partition, task.partitions)
     loaded = []
     for bucket in buckets:
-        numbers = [n for n, part in enumerate(bucket.parts) if part.rows and part.low <= high and part.high >= low]
+        numbers = bucket.parts_in(low, high)
         for number, (stored, epoch) in zip(numbers, read_slices(Path(task.data) / bucket.path, numbers), strict=True):
             part = bucket.parts[number]
             meaning = program.live if epoch == task.batch else task.masks.get(epoch, Slots(0))

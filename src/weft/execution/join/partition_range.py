@@ -26,11 +26,7 @@ class PartitionRange:
 
     def parts(self, bucket: Bucket) -> list[tuple[int, Part]]:
         """Return the parts with rows that overlap the range, with their numbers."""
-        return [
-            (number, part)
-            for number, part in enumerate(bucket.parts)
-            if part.rows and part.low <= self.high and part.high >= self.low
-        ]
+        return [(number, bucket.parts[number]) for number in bucket.parts_in(self.low, self.high)]
 
     def view(self, bucket: Bucket, number: int) -> PartView:
         """Return a part of a bucket, mapped once per task."""

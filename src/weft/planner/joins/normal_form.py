@@ -17,6 +17,7 @@ from weft.plan.probe_tree import Comparison, Equality, Filter, Input, JoinCondit
 from weft.plan.query import BoundQuery, Condition, KeyPair
 from weft.plan.strategy import ProbeAggregate, ProbeJoin
 from weft.plan.types import BOOLEAN
+from weft.planner.disjoint_sets import disjoint_sets
 from weft.planner.joins.graph import EQUAL, Attribute, JoinInput, JoinQuery, Predicate, predicate_of
 
 _FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "ne": "ne"}
@@ -136,22 +137,16 @@ def _comparison(condition: Condition, inputs: Sequence[Input]) -> Comparison:
 
 def _links(query: BoundQuery, inputs: Sequence[Input], conditions: Sequence[JoinCondition]) -> list[JoinCondition]:
     """Return TRUE comparisons between relations that wider conditions connect and `conditions` do not."""
-    parent = list(range(len(inputs)))
-
-    def find(relation: int) -> int:
-        while parent[relation] != relation:
-            relation = parent[relation]
-        return relation
-
+    find, join = disjoint_sets(len(inputs))
     number = {input_: relation for relation, input_ in enumerate(inputs)}
     for connecting in conditions:
         first, second = _ends(connecting)
-        parent[find(number[first])] = find(number[second])
+        join(number[first], number[second])
     links: list[JoinCondition] = []
     for condition in query.conditions:
         for earlier, later in zip(condition.relations, condition.relations[1:], strict=False):
             if find(earlier) != find(later):
-                parent[find(earlier)] = find(later)
+                join(earlier, later)
                 links.append(Comparison(tuple(sorted((inputs[earlier], inputs[later]))), TRUE))
     return links
 

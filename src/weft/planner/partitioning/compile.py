@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from weft.planner.partitioning.problem import Cell, Placement, Problem, disjoint_sets, merge_cells
+from weft.planner.disjoint_sets import disjoint_sets
+from weft.planner.partitioning.problem import Cell, Placement, Problem, merge_cells
 from weft.planner.partitioning.workload import (
     AssignmentGrouping,
     PartitionedInput,

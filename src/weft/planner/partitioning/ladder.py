@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from weft.errors import InternalError
+from weft.planner.disjoint_sets import disjoint_sets
 from weft.planner.partitioning.model import Solved, model_size, solve_exactly
 from weft.planner.partitioning.problem import (
     Placement,
     Problem,
     cost_of,
-    disjoint_sets,
     lower_bound,
     merge_items,
     subproblem,

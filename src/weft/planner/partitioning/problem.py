@@ -7,11 +7,12 @@ ladder transforms this problem: fewer items (blocks), fewer partitions, or a par
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
+from weft.planner.disjoint_sets import disjoint_sets
 from weft.planner.partitioning.workload import PartitioningCost
 
 Placement: TypeAlias = tuple[int, ...]
@@ -231,20 +232,3 @@ def connected_items(problem: Problem) -> list[list[int]]:
     for item in range(problem.items):
         groups[find(item)].append(item)
     return list(groups.values())
-
-
-def disjoint_sets(count: int) -> tuple[Callable[[int], int], Callable[[int, int], None]]:
-    """Return `find` and `join` of a union-find over 0..count-1; `find` returns the smallest element of a set."""
-    parent = list(range(count))
-
-    def find(element: int) -> int:
-        while parent[element] != element:
-            parent[element] = parent[parent[element]]
-            element = parent[element]
-        return element
-
-    def join(one: int, other: int) -> None:
-        first, second = sorted((find(one), find(other)))
-        parent[second] = first
-
-    return find, join

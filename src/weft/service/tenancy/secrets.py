@@ -55,11 +55,6 @@ class Secrets:
         values = {name: environment.pop(name) for name in names if name in environment}
         return cls(values)
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of the variables that were taken."""
-        return frozenset(self._values)
-
     def resolved(self, stream: str, options: Mapping[str, str]) -> dict[str, str]:
         """Return the options of a stream with references replaced by their values; raises InvalidStream."""
         return {key: self._value(stream, key, value) for key, value in options.items()}

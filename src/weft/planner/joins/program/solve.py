@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from weft.planner.disjoint_sets import disjoint_sets
 from weft.planner.highs import NoAnswer, Relaxation, SolverLimits, bound_each, gap_of, relax, solve
 from weft.planner.joins.lattice import Lattice
 from weft.planner.joins.paths import Routing, improve_paths, least_cost, route
@@ -235,20 +236,14 @@ def independent_parts(
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:  # fmt: skip
     """Divide the groups into parts without common edges and copies; small parts of small queries are merged."""
     owner: dict[tuple[str, int], int] = {}
-    parent = list(range(len(groups)))
-
-    def find(group: int) -> int:
-        while parent[group] != group:
-            parent[group] = group = parent[parent[group]]
-        return group
-
+    find, join = disjoint_sets(len(groups))
     sizes = [0] * len(groups)
     for number, group in enumerate(groups):
         edges = {edge for options in reachable(lattice, group).values() for edge in options}
         copies = {copy for edge in edges for copy in lattice.serving(edge)}
         sizes[number] = len(edges)
         for key in (*(("edge", edge) for edge in edges), *(("copy", copy) for copy in copies)):
-            parent[find(number)] = find(owner.setdefault(key, number))
+            join(number, owner.setdefault(key, number))
     members: dict[int, list[int]] = {}
     for number in range(len(groups)):
         members.setdefault(find(number), []).append(number)
