@@ -39,7 +39,7 @@ def test_planning_together_is_predicted_to_be_cheapest() -> None:
 
 
 def test_duckdb_counts_what_nested_loops_count(tmp_path: Path) -> None:
-    setting = clash.Setting(1, 60, 3, 1)
+    setting = clash.Setting(1, 30, 3, 1)
     clash.generate(tmp_path, setting)
     (query,) = clash.queries_of(setting)
     rows = [pq.read_table(tmp_path / "data" / each.stream).to_pylist() for each in query.inputs]
