@@ -104,6 +104,10 @@ class Catalog(Snapshots):
         """Return the handle of a query that is on record; raises UnknownQuery."""
         return Query(self, query, self.core.roster.name_of(query), None)
 
+    def queries(self) -> list[Query]:
+        """Return the handles of the live and pending queries."""
+        return [Query(self, query, name, None) for name, query in self.names().items()]
+
     def query_of(self, record: QueryRecord) -> Query:
         """Return the handle of a query whose record is known, which saves looking it up if the query has ended."""
         return Query(self, record.id, record.name, None, ended=None if record.ended is None else record)

@@ -147,7 +147,7 @@ class Engine(Declaring):
 
     def queries(self) -> list[Query]:
         """Return the live and pending queries."""
-        return [self.catalog.query_by_id(query) for query in self.catalog.names().values()]
+        return self.catalog.queries()
 
     def explain(self) -> str:
         """Return the shared plan as text."""

@@ -5,7 +5,7 @@ Nothing here hands out the lock or a value that changes later, so no reader can 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from weft.engine.queries.look import page_of
 from weft.engine.results.leases import Lease, kept_from
 from weft.engine.views.plan_text import Flows, explain_plan
 from weft.engine.views.usage import state_bytes
-from weft.engine.views.what_if import WhatIf, what_if
+from weft.engine.views.what_if import Sees, WhatIf, what_if
 from weft.execution.results.read import Reading, plan_reading
 from weft.plan.changelog import LiveQuery, QueryId, QueryRecord
 from weft.plan.query import BoundQuery
@@ -23,9 +23,6 @@ from weft.plan.stream import Stream
 from weft.storage.bucket import Bucket
 from weft.storage.directory import Directory
 from weft.storage.manifests import Manifests
-
-Sees = Callable[[str], bool]
-"""Returns whether a query of this name may be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +177,9 @@ class Snapshots:
         core = self.core
         with core.lock:
             data, streams = str(core.directory.path("data")), dict(core.streams)
-            records = {query: core.roster.records.get(query) for query in queries}
+            records = {query: core.roster.records.here(query) for query in queries}
+        for query in [query for query, record in records.items() if record is None]:
+            records[query] = core.roster.records.on_disk(query)  # not under the lock: the disk may be slow
         readings: dict[QueryId, Reading] = {}
         for query, live in queries.items():
             record = records[query]  # None if the record was removed together with a stream of the query

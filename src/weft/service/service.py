@@ -142,8 +142,7 @@ class Service:
             records = catalog.records(tenant.prefix, after=after, limit=limit, live=with_live, latest=latest)
             queries = {record.id: catalog.query_of(record) for record in records}
         if state in ("live", "all"):
-            ids = [query for name, query in catalog.names().items() if tenant.sees(name)]
-            queries = {query: catalog.query_by_id(query) for query in ids} | queries
+            queries = {query.id: query for query in catalog.queries() if tenant.sees(query.name)} | queries
         ordered = sorted((query for query in queries if query_number(query) > after), key=query_number)
         return [queries[query] for query in (ordered[-(limit or 0) :] if latest else ordered[:limit])]
 

@@ -97,6 +97,7 @@ def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatI
     if rates:  # operators that are not among the rates had no rows
         rates = {node.id: 0.0 for node in current.nodes.values() if node.slots and node.kind in _COUNTED} | rates
     users = {node.id: node.slots for node in current.nodes.values()}
+    planned = _planned_costs(imagined) if rates else {}
     if sees is None:
         graph = plan_graph(imagined, streams)
     else:
@@ -105,6 +106,8 @@ def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatI
         secret = {node.id for node in graph.nodes.values() if not node.plain}
         users = {node: Slots(slots & own) if node in secret else slots for node, slots in users.items()}
         rates = {node: rate for node, rate in rates.items() if node not in secret}
+        # The planner estimates from what was measured of the same keys, so its costs would tell that others have them.
+        planned = {node: cost for node, cost in planned.items() if node not in secret}
     nodes = [node for node in graph.of(slot) if node.kind is not NodeKind.QUERY]
     names = tuple(dict.fromkeys(relation.stream for relation in query.relations))
     return WhatIf(
@@ -112,7 +115,7 @@ def what_if(core: Core, query: BoundQuery, *, sees: Sees | None = None) -> WhatI
         nodes=tuple(replace(node, slots=users.get(node.id, NO_SLOTS)) for node in nodes),
         streams=names,
         rows_per_second=sum(rates.get(f"stream:{name}", 0.0) for name in names),
-        takes=_takes(graph, [node.id for node in nodes], rates, _planned_costs(imagined) if rates else {}),
+        takes=_takes(graph, [node.id for node in nodes], rates, planned),
     )
 
 
